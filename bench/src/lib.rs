@@ -1,0 +1,1 @@
+//! Scale and latency benchmark with hollow nodes.

@@ -1,0 +1,1 @@
+//! Connect, retry, typed calls, reflector, contexts.

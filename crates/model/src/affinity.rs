@@ -1,0 +1,1 @@
+//! `nodeSelector` and node affinity terms against a node (spec/daemonset.md 8).

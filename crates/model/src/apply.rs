@@ -1,0 +1,1 @@
+//! Three-way apply: what a manifest changes, given what it said last time and what is stored.

@@ -1,0 +1,1 @@
+//! Defaults, one file per kind (spec/daemonset.md 3).

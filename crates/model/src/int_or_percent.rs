@@ -1,0 +1,1 @@
+//! Integer or percent values such as `maxUnavailable`, and how they scale.

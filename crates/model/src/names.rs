@@ -1,0 +1,1 @@
+//! DNS label and subdomain rules, qualified names, generated suffixes.

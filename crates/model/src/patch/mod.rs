@@ -1,0 +1,1 @@
+//! The three patch forms: JSON patch, merge patch, strategic merge patch.

@@ -1,0 +1,1 @@
+//! Exact resource quantities: `50m`, `64Mi`, `1e3`.

@@ -1,0 +1,1 @@
+//! The columns and cells that `get` shows for each kind.

@@ -1,0 +1,1 @@
+//! Taints, tolerations and the table that matches them (spec/daemonset.md 7).

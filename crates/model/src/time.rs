@@ -1,0 +1,146 @@
+//! Timestamps, clocks and Kubernetes' duration text.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use jiff::Timestamp;
+
+/// Where the time comes from. Decisions take a [`Timestamp`]; drivers take a clock, so that tests and the
+/// simulation own the time.
+pub trait Clock: Send + Sync + 'static {
+    /// Wall clock time: for what people see and what objects carry, never for measuring.
+    fn now(&self) -> Timestamp;
+    /// Time since some fixed start, which no clock step moves: for graces and time-outs.
+    fn monotonic(&self) -> Duration;
+}
+
+/// A shared clock.
+pub type SharedClock = Arc<dyn Clock>;
+
+/// The machine's own clocks.
+#[derive(Debug, Clone)]
+pub struct SystemClock {
+    start: std::time::Instant,
+}
+
+impl SystemClock {
+    /// A clock whose monotonic time starts now.
+    pub fn new() -> Self {
+        Self { start: std::time::Instant::now() }
+    }
+
+    /// The same behind an `Arc`.
+    pub fn shared() -> SharedClock {
+        Arc::new(Self::new())
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's wall clock")]
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+}
+
+/// RFC 3339 in UTC with whole seconds, as object timestamps are written: `2026-01-31T10:00:00Z`.
+pub fn to_seconds_text(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// RFC 3339 in UTC with microseconds, as Lease and Event micro times are written.
+pub fn to_micros_text(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+/// Reads an object's timestamp; `None` when it is no RFC 3339 time.
+pub fn parse(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// How long ago, as `get` shows ages (spec/daemonset.md 16): two units below certain sizes, one above.
+pub fn age_text(elapsed_seconds: i64) -> String {
+    if elapsed_seconds < -1 {
+        return "<invalid>".to_owned();
+    }
+    let total = elapsed_seconds.max(0);
+    let (minutes, hours, days) = (total / 60, total / 3600, total / 86_400);
+    let with_rest = |whole: i64, unit: &str, rest: i64, rest_unit: &str| {
+        if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{rest_unit}") }
+    };
+    if total < 120 {
+        format!("{total}s")
+    } else if minutes < 10 {
+        with_rest(minutes, "m", total % 60, "s")
+    } else if minutes < 180 {
+        format!("{minutes}m")
+    } else if hours < 8 {
+        with_rest(hours, "h", minutes % 60, "m")
+    } else if hours < 48 {
+        format!("{hours}h")
+    } else if days < 8 {
+        with_rest(days, "d", hours % 24, "h")
+    } else if days < 365 * 2 {
+        format!("{days}d")
+    } else if days < 365 * 8 {
+        with_rest(days / 365, "y", days % 365, "d")
+    } else {
+        format!("{}y", days / 365)
+    }
+}
+
+/// The age of a timestamp at `now`; `<unknown>` when it is not set.
+pub fn age_of(time: Option<Timestamp>, now: Timestamp) -> String {
+    match time {
+        None => "<unknown>".to_owned(),
+        Some(time) => age_text(now.as_second() - time.as_second()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_read_as_kubectl_writes_them() {
+        let cases = [
+            (-5, "<invalid>"),
+            (-1, "0s"),
+            (45, "45s"),
+            (119, "119s"),
+            (120, "2m"),
+            (185, "3m5s"),
+            (599, "9m59s"),
+            (600, "10m"),
+            (45 * 60, "45m"),
+            (3 * 3600, "3h"),
+            (3 * 3600 + 20 * 60, "3h20m"),
+            (30 * 3600, "30h"),
+            (3 * 86_400, "3d"),
+            (3 * 86_400 + 4 * 3600, "3d4h"),
+            (90 * 86_400, "90d"),
+            (2 * 365 * 86_400, "2y"),
+            ((2 * 365 + 40) * 86_400, "2y40d"),
+            (9 * 365 * 86_400, "9y"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(age_text(seconds), text, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn timestamps_are_written_in_whole_seconds() {
+        let time: Timestamp = "2026-01-31T10:00:00.123456789Z".parse().unwrap();
+        assert_eq!(to_seconds_text(time), "2026-01-31T10:00:00Z");
+        assert_eq!(to_micros_text(time), "2026-01-31T10:00:00.123456Z");
+    }
+}

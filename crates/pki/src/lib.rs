@@ -1,0 +1,1 @@
+//! CA, certificates, join tokens and kubeconfig text; no network.

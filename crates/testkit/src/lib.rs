@@ -1,0 +1,1 @@
+//! A whole cluster in one process: seeded, faults to order, checkers of what must hold.

@@ -1,0 +1,1 @@
+//! The API server and its controllers, as a library.

@@ -1,0 +1,1 @@
+//! Whole-system tests: real server, real agents, real Docker.
