@@ -22,7 +22,11 @@ impl FieldPath {
     /// A field below this one.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            Self(name.to_owned())
+        } else {
+            Self(format!("{}.{name}", self.0))
+        }
     }
 
     /// An element of this list.
@@ -101,19 +105,42 @@ pub struct FieldError {
 impl FieldError {
     /// `Required value`, with a detail unless it is empty.
     pub fn required(field: FieldPath, detail: &str) -> Self {
-        Self::new(field, FaultKind::Required, "Required value".to_owned(), detail)
+        Self::new(
+            field,
+            FaultKind::Required,
+            "Required value".to_owned(),
+            detail,
+        )
     }
 
     /// `Invalid value: V: DETAIL`. Numbers and booleans are shown bare, strings quoted, the rest as compact JSON.
     pub fn invalid(field: FieldPath, value: &Value, detail: &str) -> Self {
-        Self::new(field, FaultKind::Invalid, format!("Invalid value: {value}"), detail)
+        Self::new(
+            field,
+            FaultKind::Invalid,
+            format!("Invalid value: {value}"),
+            detail,
+        )
     }
 
     /// `Unsupported value: V: supported values: "A", "B"`.
     pub fn not_supported(field: FieldPath, value: &Value, supported: &[&str]) -> Self {
-        let list = supported.iter().map(|s| format!("\"{s}\"")).collect::<Vec<_>>().join(", ");
-        let detail = if list.is_empty() { String::new() } else { format!("supported values: {list}") };
-        Self::new(field, FaultKind::NotSupported, format!("Unsupported value: {value}"), &detail)
+        let list = supported
+            .iter()
+            .map(|s| format!("\"{s}\""))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let detail = if list.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {list}")
+        };
+        Self::new(
+            field,
+            FaultKind::NotSupported,
+            format!("Unsupported value: {value}"),
+            &detail,
+        )
     }
 
     /// `Forbidden: DETAIL`.
@@ -123,12 +150,22 @@ impl FieldError {
 
     /// `Duplicate value: V`.
     pub fn duplicate(field: FieldPath, value: &Value) -> Self {
-        Self::new(field, FaultKind::Duplicate, format!("Duplicate value: {value}"), "")
+        Self::new(
+            field,
+            FaultKind::Duplicate,
+            format!("Duplicate value: {value}"),
+            "",
+        )
     }
 
     /// `Not found: V`.
     pub fn not_found(field: FieldPath, value: &Value) -> Self {
-        Self::new(field, FaultKind::NotFound, format!("Not found: {value}"), "")
+        Self::new(
+            field,
+            FaultKind::NotFound,
+            format!("Not found: {value}"),
+            "",
+        )
     }
 
     /// `Too long: may not be more than N bytes` and its kin; the value is not shown.
@@ -138,11 +175,20 @@ impl FieldError {
 
     /// `Too many: N: must have at most M items`.
     pub fn too_many(field: FieldPath, found: usize, most: usize) -> Self {
-        Self::new(field, FaultKind::TooMany, format!("Too many: {found}"), &format!("must have at most {most} items"))
+        Self::new(
+            field,
+            FaultKind::TooMany,
+            format!("Too many: {found}"),
+            &format!("must have at most {most} items"),
+        )
     }
 
     fn new(field: FieldPath, kind: FaultKind, body: String, detail: &str) -> Self {
-        let body = if detail.is_empty() { body } else { format!("{body}: {detail}") };
+        let body = if detail.is_empty() {
+            body
+        } else {
+            format!("{body}: {detail}")
+        };
         Self { field, kind, body }
     }
 }
@@ -160,10 +206,22 @@ mod tests {
 
     #[test]
     fn a_fault_reads_as_kubernetes_writes_it() {
-        let path = FieldPath::root().child("spec").child("containers").index(0).child("image");
-        assert_eq!(FieldError::required(path.clone(), "").to_string(), "spec.containers[0].image: Required value");
+        let path = FieldPath::root()
+            .child("spec")
+            .child("containers")
+            .index(0)
+            .child("image");
         assert_eq!(
-            FieldError::invalid(path.clone(), &json!(-1), "must be greater than or equal to 0").to_string(),
+            FieldError::required(path.clone(), "").to_string(),
+            "spec.containers[0].image: Required value"
+        );
+        assert_eq!(
+            FieldError::invalid(
+                path.clone(),
+                &json!(-1),
+                "must be greater than or equal to 0"
+            )
+            .to_string(),
             "spec.containers[0].image: Invalid value: -1: must be greater than or equal to 0"
         );
         assert_eq!(

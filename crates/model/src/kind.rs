@@ -60,22 +60,38 @@ kinds! {
 impl Kind {
     /// `apiVersion` as objects spell it: `v1`, `apps/v1`.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 
     /// Resource name with its group, as error messages spell it: `pods`, `daemonsets.apps`.
     pub fn qualified_resource(&self) -> String {
-        if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
+        if self.group.is_empty() {
+            self.plural.to_owned()
+        } else {
+            format!("{}.{}", self.plural, self.group)
+        }
     }
 
     /// Singular name with the group, as kubectl prints objects: `pod`, `daemonset.apps`.
     pub fn qualified_singular(&self) -> String {
-        if self.group.is_empty() { self.singular.to_owned() } else { format!("{}.{}", self.singular, self.group) }
+        if self.group.is_empty() {
+            self.singular.to_owned()
+        } else {
+            format!("{}.{}", self.singular, self.group)
+        }
     }
 
     /// Kind with the group, as validation messages spell it: `Pod`, `DaemonSet.apps`.
     pub fn qualified_kind(&self) -> String {
-        if self.group.is_empty() { self.kind.to_owned() } else { format!("{}.{}", self.kind, self.group) }
+        if self.group.is_empty() {
+            self.kind.to_owned()
+        } else {
+            format!("{}.{}", self.kind, self.group)
+        }
     }
 }
 
@@ -115,12 +131,18 @@ impl fmt::Display for Kind {
 /// The kind with this `apiVersion` and `kind`, as objects name themselves.
 pub fn by_api_version(api_version: &str, kind: &str) -> Option<&'static Kind> {
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-    KINDS.iter().find(|k| k.group == group && k.version == version && k.kind == kind).copied()
+    KINDS
+        .iter()
+        .find(|k| k.group == group && k.version == version && k.kind == kind)
+        .copied()
 }
 
 /// The kind with this group, version and plural resource name, as requests name it.
 pub fn by_resource(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
-    KINDS.iter().find(|k| k.group == group && k.version == version && k.plural == plural).copied()
+    KINDS
+        .iter()
+        .find(|k| k.group == group && k.version == version && k.plural == plural)
+        .copied()
 }
 
 /// The kind a person means: plural, singular, short name or kind in any case, optionally followed by
@@ -135,7 +157,9 @@ pub fn by_word(word: &str) -> Option<&'static Kind> {
         .iter()
         .find(|k| {
             group.as_deref().is_none_or(|g| g == k.group)
-                && (k.plural == name || k.singular == name || k.short_names.contains(&name.as_str()))
+                && (k.plural == name
+                    || k.singular == name
+                    || k.short_names.contains(&name.as_str()))
         })
         .copied()
 }
@@ -146,7 +170,14 @@ mod tests {
 
     #[test]
     fn a_kind_is_found_by_every_word_for_it() {
-        for word in ["ds", "daemonset", "daemonsets", "DaemonSet", "daemonsets.apps", "daemonset.apps"] {
+        for word in [
+            "ds",
+            "daemonset",
+            "daemonsets",
+            "DaemonSet",
+            "daemonsets.apps",
+            "daemonset.apps",
+        ] {
             assert_eq!(by_word(word), Some(&DAEMON_SET), "{word}");
         }
         assert_eq!(by_word("daemonsets.extensions"), None);

@@ -49,13 +49,20 @@ pub struct NamespacedName {
 impl NamespacedName {
     /// Of both parts.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { namespace: namespace.into(), name: name.into() }
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
     }
 }
 
 impl fmt::Display for NamespacedName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() { f.write_str(&self.name) } else { write!(f, "{}/{}", self.namespace, self.name) }
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
     }
 }
 
@@ -82,13 +89,21 @@ pub struct OwnerReference {
 impl Object {
     /// Takes a tree that is a mapping.
     pub fn from_value(tree: Value) -> Result<Self, ObjectError> {
-        if tree.is_object() { Ok(Self { tree }) } else { Err(ObjectError::NotAMapping { found: type_name(&tree) }) }
+        if tree.is_object() {
+            Ok(Self { tree })
+        } else {
+            Err(ObjectError::NotAMapping {
+                found: type_name(&tree),
+            })
+        }
     }
 
     /// The object of a typed value, with its `apiVersion` and `kind` set.
     pub fn from_typed<T: Serialize>(kind: &Kind, typed: &T) -> Result<Self, ObjectError> {
-        let tree = serde_json::to_value(typed)
-            .map_err(|error| ObjectError::WrongType { path: String::new(), message: error.to_string() })?;
+        let tree = serde_json::to_value(typed).map_err(|error| ObjectError::WrongType {
+            path: String::new(),
+            message: error.to_string(),
+        })?;
         let mut object = Self::from_value(tree)?;
         object.set_kind(kind);
         Ok(object)
@@ -96,20 +111,26 @@ impl Object {
 
     /// Reads stored or received JSON text that is known to be an object.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ObjectError> {
-        let tree: Value = serde_json::from_slice(bytes)
-            .map_err(|error| ObjectError::WrongType { path: String::new(), message: error.to_string() })?;
+        let tree: Value =
+            serde_json::from_slice(bytes).map_err(|error| ObjectError::WrongType {
+                path: String::new(),
+                message: error.to_string(),
+            })?;
         Self::from_value(tree)
     }
 
     /// Compact JSON with sorted keys.
     pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.tree).expect("a JSON tree has text keys and no other failure to encode")
+        serde_json::to_vec(&self.tree)
+            .expect("a JSON tree has text keys and no other failure to encode")
     }
 
     /// The typed view. Fields that the type does not know are dropped from the view, not from the object.
     pub fn typed<T: DeserializeOwned>(&self) -> Result<T, ObjectError> {
-        T::deserialize(&self.tree)
-            .map_err(|error| ObjectError::WrongType { path: String::new(), message: error.to_string() })
+        T::deserialize(&self.tree).map_err(|error| ObjectError::WrongType {
+            path: String::new(),
+            message: error.to_string(),
+        })
     }
 
     /// The tree.
@@ -119,7 +140,9 @@ impl Object {
 
     /// The tree, to be changed. It must stay a mapping; everything below is free.
     pub fn tree_mut(&mut self) -> &mut Map<String, Value> {
-        self.tree.as_object_mut().expect("an Object is made of a mapping and never replaced by another type")
+        self.tree
+            .as_object_mut()
+            .expect("an Object is made of a mapping and never replaced by another type")
     }
 
     /// The tree itself.
@@ -186,12 +209,15 @@ impl Object {
 
     /// `metadata.generation`; 0 when absent.
     pub fn generation(&self) -> i64 {
-        self.at("/metadata/generation").and_then(Value::as_i64).unwrap_or_default()
+        self.at("/metadata/generation")
+            .and_then(Value::as_i64)
+            .unwrap_or_default()
     }
 
     /// `metadata.deletionTimestamp`, RFC 3339; `None` while the object is not being deleted.
     pub fn deletion_timestamp(&self) -> Option<&str> {
-        self.at("/metadata/deletionTimestamp").and_then(Value::as_str)
+        self.at("/metadata/deletionTimestamp")
+            .and_then(Value::as_str)
     }
 
     /// Whether the object is being deleted.
@@ -231,18 +257,27 @@ impl Object {
     pub fn owner_references(&self) -> Vec<OwnerReference> {
         self.at("/metadata/ownerReferences")
             .and_then(Value::as_array)
-            .map(|list| list.iter().filter_map(|r| OwnerReference::deserialize(r).ok()).collect())
+            .map(|list| {
+                list.iter()
+                    .filter_map(|r| OwnerReference::deserialize(r).ok())
+                    .collect()
+            })
             .unwrap_or_default()
     }
 
     /// The reference of the managing controller.
     pub fn controller(&self) -> Option<OwnerReference> {
-        self.owner_references().into_iter().find(|reference| reference.controller)
+        self.owner_references()
+            .into_iter()
+            .find(|reference| reference.controller)
     }
 
     /// `metadata`, made when absent (or when it is not a mapping).
     pub fn metadata_mut(&mut self) -> &mut Map<String, Value> {
-        let metadata = self.tree_mut().entry("metadata").or_insert_with(|| Value::Object(Map::new()));
+        let metadata = self
+            .tree_mut()
+            .entry("metadata")
+            .or_insert_with(|| Value::Object(Map::new()));
         if !metadata.is_object() {
             *metadata = Value::Object(Map::new());
         }
@@ -251,12 +286,14 @@ impl Object {
 
     /// Sets a label.
     pub fn set_label(&mut self, key: &str, value: &str) {
-        self.metadata_map_mut("labels").insert(key.to_owned(), value.into());
+        self.metadata_map_mut("labels")
+            .insert(key.to_owned(), value.into());
     }
 
     /// Sets an annotation.
     pub fn set_annotation(&mut self, key: &str, value: &str) {
-        self.metadata_map_mut("annotations").insert(key.to_owned(), value.into());
+        self.metadata_map_mut("annotations")
+            .insert(key.to_owned(), value.into());
     }
 
     /// Takes an annotation off.
@@ -268,7 +305,10 @@ impl Object {
     }
 
     fn metadata_map_mut(&mut self, field: &str) -> &mut Map<String, Value> {
-        let map = self.metadata_mut().entry(field).or_insert_with(|| Value::Object(Map::new()));
+        let map = self
+            .metadata_mut()
+            .entry(field)
+            .or_insert_with(|| Value::Object(Map::new()));
         if !map.is_object() {
             *map = Value::Object(Map::new());
         }
@@ -278,7 +318,11 @@ impl Object {
     fn text_map(&self, pointer: &str) -> BTreeMap<String, String> {
         self.at(pointer)
             .and_then(Value::as_object)
-            .map(|map| map.iter().filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned()))).collect())
+            .map(|map| {
+                map.iter()
+                    .filter_map(|(k, v)| Some((k.clone(), v.as_str()?.to_owned())))
+                    .collect()
+            })
             .unwrap_or_default()
     }
 }
@@ -309,6 +353,9 @@ mod tests {
     #[test]
     fn a_list_is_no_object() {
         let error = Object::from_value(json!([1])).unwrap_err();
-        assert_eq!(error.to_string(), "expected an object (a mapping), found a list");
+        assert_eq!(
+            error.to_string(),
+            "expected an object (a mapping), found a list"
+        );
     }
 }

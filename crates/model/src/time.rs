@@ -26,7 +26,9 @@ pub struct SystemClock {
 impl SystemClock {
     /// A clock whose monotonic time starts now.
     pub fn new() -> Self {
-        Self { start: std::time::Instant::now() }
+        Self {
+            start: std::time::Instant::now(),
+        }
     }
 
     /// The same behind an `Arc`.
@@ -42,7 +44,10 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads the machine's wall clock")]
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the machine's wall clock"
+    )]
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
@@ -75,7 +80,11 @@ pub fn age_text(elapsed_seconds: i64) -> String {
     let total = elapsed_seconds.max(0);
     let (minutes, hours, days) = (total / 60, total / 3600, total / 86_400);
     let with_rest = |whole: i64, unit: &str, rest: i64, rest_unit: &str| {
-        if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{rest_unit}") }
+        if rest == 0 {
+            format!("{whole}{unit}")
+        } else {
+            format!("{whole}{unit}{rest}{rest_unit}")
+        }
     };
     if total < 120 {
         format!("{total}s")

@@ -153,7 +153,11 @@ pub trait Store: Send + Sync + 'static {
     /// One entry, as of now.
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Entry>>;
     /// Every entry whose key starts with `prefix`, now or at an earlier revision.
-    fn list<'a>(&'a self, prefix: &'a str, at: Option<Revision>) -> BoxFuture<'a, Result<Listing, WatchError>>;
+    fn list<'a>(
+        &'a self,
+        prefix: &'a str,
+        at: Option<Revision>,
+    ) -> BoxFuture<'a, Result<Listing, WatchError>>;
     /// Carries a transaction out. When it answers, watchers can already see the events.
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>>;
     /// The events after a revision, of keys that start with `prefix`.
