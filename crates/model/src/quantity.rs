@@ -7,6 +7,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::iter::Sum;
+use std::ops::{Add, Sub};
 use std::str::FromStr;
 
 use serde_json::Value;
@@ -105,18 +107,6 @@ impl Quantity {
         self.nanos % NANOS_PER_UNIT == 0
     }
 
-    /// The sum; saturating at 2^63 - 1. Written like `self`, or like `other` when `self` is zero.
-    #[must_use]
-    pub fn add(self, other: Self) -> Self {
-        Self::of(self.nanos + other.nanos, self.format_with(other))
-    }
-
-    /// The difference; saturating at -(2^63 - 1). Written like `self`, or like `other` when `self` is zero.
-    #[must_use]
-    pub fn subtract(self, other: Self) -> Self {
-        Self::of(self.nanos - other.nanos, self.format_with(other))
-    }
-
     /// Rounded up (away from zero) to whole thousandths: the finest a stored resource may be.
     #[must_use]
     pub fn round_to_milli(self) -> Self {
@@ -142,6 +132,30 @@ impl Quantity {
         } else {
             self.format
         }
+    }
+}
+
+/// Saturating at 2^63 - 1. Written like the left one, or like the right one when the left one is zero.
+impl Add for Quantity {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self::of(self.nanos + other.nanos, self.format_with(other))
+    }
+}
+
+/// Saturating at -(2^63 - 1). Written like the left one, or like the right one when the left one is zero.
+impl Sub for Quantity {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self::of(self.nanos - other.nanos, self.format_with(other))
+    }
+}
+
+impl Sum for Quantity {
+    fn sum<I: Iterator<Item = Self>>(quantities: I) -> Self {
+        quantities.fold(Self::ZERO, Add::add)
     }
 }
 
@@ -472,11 +486,11 @@ mod tests {
 
     #[test]
     fn sums_keep_the_first_ones_format() {
-        assert_eq!(q("512Mi").add(q("512Mi")).to_string(), "1Gi");
-        assert_eq!(q("0").add(q("1Gi")).to_string(), "1Gi");
-        assert_eq!(q("4Gi").subtract(q("100Mi")).to_string(), "3996Mi");
-        assert_eq!(q("1").subtract(q("100m")).to_string(), "900m");
-        assert_eq!(q("8Ei").add(q("8Ei")), q("8Ei"));
+        assert_eq!((q("512Mi") + q("512Mi")).to_string(), "1Gi");
+        assert_eq!((q("0") + q("1Gi")).to_string(), "1Gi");
+        assert_eq!((q("4Gi") - q("100Mi")).to_string(), "3996Mi");
+        assert_eq!((q("1") - q("100m")).to_string(), "900m");
+        assert_eq!((q("8Ei") + q("8Ei")), q("8Ei"));
         assert_eq!(Quantity::from_bytes(4096).to_string(), "4Ki");
         assert_eq!(Quantity::from_milli(1500).to_string(), "1500m");
         assert_eq!(Quantity::from_units(110).to_string(), "110");
@@ -585,8 +599,8 @@ mod tests {
             let (a, b) = (q(&a), q(&b));
             let (big_a, big_b) = (BigInt::from(a.nanos), BigInt::from(b.nanos));
             let cap = |x: BigInt| x.clamp(BigInt::from(-MAX_NANOS), BigInt::from(MAX_NANOS));
-            prop_assert_eq!(BigInt::from(a.add(b).nanos), cap(&big_a + &big_b));
-            prop_assert_eq!(BigInt::from(a.subtract(b).nanos), cap(&big_a - &big_b));
+            prop_assert_eq!(BigInt::from((a + b).nanos), cap(&big_a + &big_b));
+            prop_assert_eq!(BigInt::from((a - b).nanos), cap(&big_a - &big_b));
             prop_assert_eq!(a.cmp(&b), big_a.cmp(&big_b));
         }
 
