@@ -1,1 +1,7 @@
 //! The API server and its controllers, as a library.
+
+pub mod admit;
+pub mod auth;
+pub mod cache;
+pub mod registry;
+pub mod status;

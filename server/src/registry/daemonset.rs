@@ -1,0 +1,33 @@
+//! DaemonSets: the two generations (spec/daemonset.md 5). The rules themselves are in the model.
+
+use muster_model::defaults::daemonset;
+use muster_model::object::Object;
+use muster_model::reason::annotation::TEMPLATE_GENERATION;
+
+use super::strategy::Strategy;
+use crate::status::ApiError;
+
+pub(super) struct DaemonSets;
+
+impl Strategy for DaemonSets {
+    fn finish_create(&self, new: &mut Object) -> Result<(), ApiError> {
+        daemonset::annotated_generation(new).map_err(ApiError::bad_request)?;
+        daemonset::prepare_create(new);
+        Ok(())
+    }
+
+    fn prepare_update(&self, new: &mut Object, old: &Object) -> Result<(), ApiError> {
+        daemonset::annotated_generation(new).map_err(ApiError::bad_request)?;
+        daemonset::prepare_update(new, old);
+        Ok(())
+    }
+
+    fn prepare_status(&self, new: &mut Object, old: &Object) -> Result<(), ApiError> {
+        daemonset::prepare_status_update(new, old);
+        if let Some(stored) = old.annotation(TEMPLATE_GENERATION) {
+            let stored = stored.to_owned();
+            new.set_annotation(TEMPLATE_GENERATION, &stored);
+        }
+        Ok(())
+    }
+}
