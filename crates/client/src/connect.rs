@@ -18,6 +18,7 @@ use tower::Service;
 use crate::address::ServerAddress;
 use crate::dial::{BoxedIo, Dial, Dialer, Tcp};
 use crate::error::innermost;
+use crate::refusal::{Noting, Refusal};
 use crate::tls::{Identity, MaterialError, SERVER_NAME, Trust, client_config};
 
 /// How long a connection may take to be made, TLS included.
@@ -272,20 +273,26 @@ impl ConnectError {
 }
 
 /// Connects, and answers once the handshake is done. The channel reconnects by itself when the connection is
-/// lost; calls made meanwhile fail with UNAVAILABLE.
+/// lost; calls made meanwhile fail with UNAVAILABLE. [`crate::Connection::open`] does the same and can tell more
+/// about failed calls.
 pub async fn connect(options: &ConnectOptions) -> Result<Channel, ConnectError> {
+    connect_noting(options).await.map(|(channel, _)| channel)
+}
+
+pub(crate) async fn connect_noting(
+    options: &ConnectOptions,
+) -> Result<(Channel, Refusal), ConnectError> {
     let connector = Connector::new(options)?;
-    endpoint()
-        .connect_with_connector(connector)
-        .await
-        .map_err(|error| {
-            ConnectError::beneath(&error)
-                .or_else(|| ConnectError::alert_beneath(&error))
-                .unwrap_or_else(|| ConnectError::Tls {
-                    address: options.address.clone(),
-                    reason: innermost(&error),
-                })
-        })
+    let refusal = connector.refusal.clone();
+    match endpoint().connect_with_connector(connector).await {
+        Ok(channel) => Ok((channel, refusal)),
+        Err(error) => Err(ConnectError::beneath(&error)
+            .or_else(|| refusal.reason())
+            .unwrap_or_else(|| ConnectError::Tls {
+                address: options.address.clone(),
+                reason: innermost(&error),
+            })),
+    }
 }
 
 /// Over a connection without TLS: only for tests in one process, where the peer is known by other means.
@@ -303,12 +310,15 @@ fn endpoint() -> Endpoint {
         .keep_alive_while_idle(true)
 }
 
+type Stream = Noting<tokio_rustls::client::TlsStream<BoxedIo>>;
+
 /// What tonic calls for each new connection.
 #[derive(Clone)]
 struct Connector {
     address: ServerAddress,
     dialer: Dialer,
     tls: TlsConnector,
+    refusal: Refusal,
 }
 
 impl Connector {
@@ -318,12 +328,11 @@ impl Connector {
             address: options.address.clone(),
             dialer: options.dialer.clone(),
             tls: TlsConnector::from(Arc::new(config)),
+            refusal: Refusal::default(),
         })
     }
 
-    async fn connection(
-        self,
-    ) -> Result<TokioIo<tokio_rustls::client::TlsStream<BoxedIo>>, ConnectError> {
+    async fn connection(self) -> Result<TokioIo<Stream>, ConnectError> {
         let after = self.dialer.timeout;
         let work = async {
             let io = self
@@ -339,7 +348,10 @@ impl Connector {
                 .map_err(|error| ConnectError::of_handshake(&self.address, &error))
         };
         match tokio::time::timeout(after, work).await {
-            Ok(Ok(stream)) => Ok(TokioIo::new(stream)),
+            Ok(Ok(stream)) => {
+                self.refusal.clear();
+                Ok(TokioIo::new(Noting::new(stream, self.refusal.clone())))
+            }
             Ok(Err(error)) => Err(error),
             Err(_) => Err(ConnectError::TimedOut {
                 address: self.address.clone(),
@@ -350,7 +362,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<tokio_rustls::client::TlsStream<BoxedIo>>;
+    type Response = TokioIo<Stream>;
     type Error = ConnectError;
     type Future = BoxFuture<'static, Result<Self::Response, ConnectError>>;
 

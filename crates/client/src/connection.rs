@@ -13,7 +13,9 @@ use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 
-use crate::connect::{ConnectError, ConnectOptions, connect};
+use crate::connect::{ConnectError, ConnectOptions, connect_noting};
+use crate::error::ClientError;
+use crate::refusal::Refusal;
 use crate::resources::Resources;
 
 /// How long a call that answers once may take, unless told otherwise.
@@ -65,12 +67,17 @@ pub struct Connection {
     channel: Channel,
     bearer: Bearer,
     deadline: Duration,
+    refusal: Refusal,
 }
 
 impl Connection {
     /// Connects with certificates only.
     pub async fn open(options: &ConnectOptions) -> Result<Self, ConnectError> {
-        Ok(Self::over(connect(options).await?))
+        let (channel, refusal) = connect_noting(options).await?;
+        Ok(Self {
+            refusal,
+            ..Self::over(channel)
+        })
     }
 
     /// Over a channel at hand.
@@ -79,6 +86,7 @@ impl Connection {
             channel,
             bearer: Bearer::default(),
             deadline: CALL_DEADLINE,
+            refusal: Refusal::default(),
         }
     }
 
@@ -113,12 +121,23 @@ impl Connection {
         request
     }
 
+    /// What a failed call over this connection means.
+    pub fn fault(&self, status: &tonic::Status) -> ClientError {
+        match ClientError::from_status(status, self.deadline) {
+            ClientError::Lost(reason) => match self.refusal.reason() {
+                Some(refusal) => ClientError::Connect(refusal),
+                None => ClientError::Lost(reason),
+            },
+            error => error,
+        }
+    }
+
     /// Objects of every kind.
     pub fn resources(&self) -> Resources {
         let client = ResourceServiceClient::new(self.service())
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
             .max_encoding_message_size(MAX_MESSAGE_BYTES);
-        Resources::new(client, self.deadline)
+        Resources::new(client, self.clone())
     }
 
     /// Coverage, rollouts, history.

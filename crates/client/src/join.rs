@@ -2,25 +2,45 @@
 
 use std::fmt;
 
+use muster_pki::token::TokenError;
+use muster_pki::{JoinToken, issue};
 use muster_proto::v1;
-use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use secrecy::{ExposeSecret, SecretString};
 
+use crate::address::ServerAddress;
 use crate::connect::{ConnectError, ConnectOptions};
 use crate::connection::Connection;
 use crate::error::ClientError;
 use crate::tls::{Identity, Trust};
 
 /// What a join needs.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct JoinOptions {
-    /// Where the server is and how it is recognised: by the CA hash of the token, as a rule. No identity.
+    /// Where the server is and how it is recognised: by the CA hash of the token. No identity.
     pub connect: ConnectOptions,
-    /// The whole token as it was handed over.
-    pub token: String,
     /// The node's name.
     pub node_name: String,
     /// What tells this machine from another of the same name.
     pub machine_id: String,
+    bootstrap: SecretString,
+}
+
+impl JoinOptions {
+    /// Of a whole token (`muster1.<id>.<secret>.<ca hash>`).
+    pub fn new(
+        address: ServerAddress,
+        token: &str,
+        node_name: &str,
+        machine_id: &str,
+    ) -> Result<Self, TokenError> {
+        let token = JoinToken::parse(token)?;
+        Ok(Self {
+            connect: ConnectOptions::new(address, Trust::CaHash(token.ca_hash())),
+            node_name: node_name.to_owned(),
+            machine_id: machine_id.to_owned(),
+            bootstrap: token.bootstrap(),
+        })
+    }
 }
 
 /// A node's own certificate, key and the CA it trusts from now on. All PEM.
@@ -105,7 +125,7 @@ pub async fn join(options: &JoinOptions) -> Result<NodeCredentials, JoinError> {
     let (csr_pem, key_pem) = certificate_request(&options.node_name)?;
     let connection = Connection::open(&options.connect).await?;
     let message = v1::JoinRequest {
-        token: options.token.clone(),
+        token: options.bootstrap.expose_secret().to_owned(),
         node_name: options.node_name.clone(),
         csr_pem,
         machine_id: options.machine_id.clone(),
@@ -113,10 +133,7 @@ pub async fn join(options: &JoinOptions) -> Result<NodeCredentials, JoinError> {
     let request = connection.request(message);
     match connection.nodes().join(request).await {
         Ok(reply) => Ok(credentials(reply.into_inner(), key_pem)),
-        Err(status) => Err(refusal(
-            ClientError::from_status(&status, connection.deadline()),
-            &options.node_name,
-        )),
+        Err(status) => Err(refusal(connection.fault(&status), &options.node_name)),
     }
 }
 
@@ -126,10 +143,7 @@ pub async fn renew(connection: &Connection, node_name: &str) -> Result<NodeCrede
     let request = connection.request(v1::RenewRequest { csr_pem });
     match connection.nodes().renew(request).await {
         Ok(reply) => Ok(credentials(reply.into_inner(), key_pem)),
-        Err(status) => Err(refusal(
-            ClientError::from_status(&status, connection.deadline()),
-            node_name,
-        )),
+        Err(status) => Err(refusal(connection.fault(&status), node_name)),
     }
 }
 
@@ -155,24 +169,13 @@ fn refusal(error: ClientError, node: &str) -> JoinError {
     }
 }
 
-/// A key and a signing request for `system:node:NAME`, both PEM.
+/// A key and a signing request, both PEM.
 fn certificate_request(node: &str) -> Result<(String, String), JoinError> {
-    let fault = |error: rcgen::Error| JoinError::Request {
-        node: node.to_owned(),
-        reason: error.to_string(),
-    };
-    let key = KeyPair::generate().map_err(fault)?;
-    let mut params = CertificateParams::default();
-    params.distinguished_name = DistinguishedName::new();
-    params
-        .distinguished_name
-        .push(DnType::OrganizationName, "system:nodes");
-    params
-        .distinguished_name
-        .push(DnType::CommonName, format!("system:node:{node}"));
-    let csr = params
-        .serialize_request(&key)
-        .and_then(|request| request.pem())
-        .map_err(fault)?;
-    Ok((csr, key.serialize_pem()))
+    match issue::make_csr() {
+        Ok((csr, key)) => Ok((csr, key.expose_secret().to_owned())),
+        Err(error) => Err(JoinError::Request {
+            node: node.to_owned(),
+            reason: error.to_string(),
+        }),
+    }
 }

@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use futures::Stream;
 use muster_model::kind::Kind;
@@ -10,7 +9,7 @@ use muster_model::object::{NamespacedName, Object};
 use muster_proto::v1;
 use muster_proto::v1::resource_service_client::ResourceServiceClient;
 
-use crate::connection::Service;
+use crate::connection::{Connection, Service};
 use crate::error::ClientError;
 
 /// Items asked for in one page of a list.
@@ -158,12 +157,12 @@ impl WatchEvent {
 #[derive(Debug, Clone)]
 pub struct Resources {
     client: ResourceServiceClient<Service>,
-    deadline: Duration,
+    connection: Connection,
 }
 
 impl Resources {
-    pub(crate) fn new(client: ResourceServiceClient<Service>, deadline: Duration) -> Self {
-        Self { client, deadline }
+    pub(crate) fn new(client: ResourceServiceClient<Service>, connection: Connection) -> Self {
+        Self { client, connection }
     }
 
     /// One object. `name.namespace` is empty for cluster-scoped kinds.
@@ -174,9 +173,9 @@ impl Resources {
         let reply = self
             .client
             .clone()
-            .get(self.request(message))
+            .get(self.connection.request(message))
             .await
-            .map_err(|s| self.fault(&s))?;
+            .map_err(|s| self.connection.fault(&s))?;
         object(&reply.into_inner().object)
     }
 
@@ -232,9 +231,9 @@ impl Resources {
         let reply = self
             .client
             .clone()
-            .list(self.request(message))
+            .list(self.connection.request(message))
             .await
-            .map_err(|s| self.fault(&s))?
+            .map_err(|s| self.connection.fault(&s))?
             .into_inner();
         let items = reply
             .items
@@ -266,17 +265,18 @@ impl Resources {
         // The deadline is for the stream to open, not for the stream.
         let mut client = self.client.clone();
         let opening = client.watch(message);
-        let stream = match tokio::time::timeout(self.deadline, Box::pin(opening)).await {
-            Ok(opened) => opened.map_err(|s| self.fault(&s))?.into_inner(),
+        let stream = match tokio::time::timeout(self.connection.deadline(), Box::pin(opening)).await
+        {
+            Ok(opened) => opened.map_err(|s| self.connection.fault(&s))?.into_inner(),
             Err(_) => {
                 return Err(ClientError::TimedOut {
-                    after: self.deadline,
+                    after: self.connection.deadline(),
                 });
             }
         };
         Ok(Watch {
             stream,
-            deadline: self.deadline,
+            connection: self.connection.clone(),
         })
     }
 
@@ -295,9 +295,9 @@ impl Resources {
         let reply = self
             .client
             .clone()
-            .create(self.request(message))
+            .create(self.connection.request(message))
             .await
-            .map_err(|s| self.fault(&s))?;
+            .map_err(|s| self.connection.fault(&s))?;
         written(reply.into_inner())
     }
 
@@ -344,9 +344,9 @@ impl Resources {
         let reply = self
             .client
             .clone()
-            .patch(self.request(message))
+            .patch(self.connection.request(message))
             .await
-            .map_err(|s| self.fault(&s))?;
+            .map_err(|s| self.connection.fault(&s))?;
         written(reply.into_inner())
     }
 
@@ -368,9 +368,9 @@ impl Resources {
         let reply = self
             .client
             .clone()
-            .delete(self.request(message))
+            .delete(self.connection.request(message))
             .await
-            .map_err(|s| self.fault(&s))?
+            .map_err(|s| self.connection.fault(&s))?
             .into_inner();
         let object = if reply.object.is_empty() {
             None
@@ -403,27 +403,17 @@ impl Resources {
         let reply = self
             .client
             .clone()
-            .update(self.request(message))
+            .update(self.connection.request(message))
             .await
-            .map_err(|s| self.fault(&s))?;
+            .map_err(|s| self.connection.fault(&s))?;
         written(reply.into_inner())
-    }
-
-    fn request<T>(&self, message: T) -> tonic::Request<T> {
-        let mut request = tonic::Request::new(message);
-        request.set_timeout(self.deadline);
-        request
-    }
-
-    fn fault(&self, status: &tonic::Status) -> ClientError {
-        ClientError::from_status(status, self.deadline)
     }
 }
 
 /// The events of a watch. After an error it ends.
 pub struct Watch {
     stream: tonic::Streaming<v1::WatchEvent>,
-    deadline: Duration,
+    connection: Connection,
 }
 
 impl Stream for Watch {
@@ -437,7 +427,7 @@ impl Stream for Watch {
             };
             return Poll::Ready(match next {
                 None => None,
-                Some(Err(status)) => Some(Err(ClientError::from_status(&status, self.deadline))),
+                Some(Err(status)) => Some(Err(self.connection.fault(&status))),
                 Some(Ok(message)) => match event(message) {
                     // A type of a newer server's: not ours to judge.
                     Ok(None) => continue,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use muster_pki::CaHash;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -11,7 +12,6 @@ use rustls::{
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use sha2::{Digest, Sha256};
 
 /// The name every server certificate carries. It is what is verified, so that any address will do: the
 /// CA says who the server is, not the network.
@@ -41,7 +41,7 @@ pub enum Trust {
     Ca(String),
     /// Its chain contains a CA certificate whose DER has this SHA-256. For joining, when the token is all
     /// that is known.
-    CaHash([u8; 32]),
+    CaHash(CaHash),
 }
 
 /// What is wrong with the certificates at hand.
@@ -59,11 +59,6 @@ pub enum MaterialError {
     /// Certificate and key do not belong together, or are of an unknown kind.
     #[error("the client certificate and key cannot be used: {0}")]
     Unusable(String),
-}
-
-/// SHA-256 of a certificate's DER.
-pub fn certificate_hash(der: &[u8]) -> [u8; 32] {
-    Sha256::digest(der).into()
 }
 
 /// The rustls configuration for a connection.
@@ -128,7 +123,7 @@ fn roots_of(certificates: Vec<CertificateDer<'static>>) -> Result<RootCertStore,
 /// Accepts a chain that leads to the one CA with this hash. The server must send its CA along.
 #[derive(Debug)]
 struct PinnedCa {
-    hash: [u8; 32],
+    hash: CaHash,
     provider: Arc<CryptoProvider>,
 }
 
@@ -143,7 +138,7 @@ impl ServerCertVerifier for PinnedCa {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let ca = intermediates
             .iter()
-            .find(|certificate| certificate_hash(certificate) == self.hash)
+            .find(|certificate| CaHash::of(certificate) == self.hash)
             .ok_or(rustls::Error::InvalidCertificate(
                 CertificateError::UnknownIssuer,
             ))?;
