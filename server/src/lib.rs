@@ -3,5 +3,8 @@
 pub mod admit;
 pub mod auth;
 pub mod cache;
+pub mod controllers;
+pub mod events;
+pub mod heartbeats;
 pub mod registry;
 pub mod status;
