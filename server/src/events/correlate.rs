@@ -191,17 +191,14 @@ impl Correlator {
         let full = Duration::from_secs_f64(BURST * REFILL_SECONDS);
         self.buckets
             .retain(|_, bucket| now.saturating_sub(bucket.filled) < full);
-        // A storm of distinct notes within the window: what is oldest goes.
-        while self.seen.len() >= REMEMBERED {
-            let oldest = self
-                .seen
-                .iter()
-                .min_by_key(|(_, seen)| seen.last)
-                .map(|(note, _)| note.clone());
-            match oldest {
-                Some(note) => self.seen.remove(&note),
-                None => break,
-            };
+        // A storm of distinct notes within the window: the older half goes, at once, so that this stays rare.
+        if self.seen.len() >= REMEMBERED {
+            let mut times: Vec<Duration> = self.seen.values().map(|seen| seen.last).collect();
+            times.sort_unstable();
+            let middle = times[times.len() / 2];
+            self.seen.retain(|_, seen| seen.last > middle);
+            self.groups.retain(|_, group| group.since > middle);
+            self.buckets.retain(|_, bucket| bucket.filled > middle);
         }
     }
 }
