@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::k8s::api::core::v1::{Affinity, NodeSelectorRequirement, NodeSelectorTerm};
+use crate::names::check_qualified_name;
 
 /// The only field that `matchFields` knows.
 pub const NAME_FIELD: &str = "metadata.name";
@@ -231,7 +232,7 @@ fn on_field(requirement: &NodeSelectorRequirement, name: &str) -> Outcome {
 fn on_labels(requirement: &NodeSelectorRequirement, labels: &BTreeMap<String, String>) -> Outcome {
     let values = requirement.values.as_deref().unwrap_or_default();
     let found = labels.get(&requirement.key);
-    if !is_label_key(&requirement.key) {
+    if !check_qualified_name(&requirement.key).is_empty() {
         return Outcome::Broken;
     }
     match (requirement.operator.as_str(), values) {
@@ -262,29 +263,6 @@ fn matched(yes: bool) -> Outcome {
     } else {
         Outcome::NoMatch
     }
-}
-
-/// A label key: an optional DNS prefix with a slash, then a name of at most 63 characters.
-fn is_label_key(key: &str) -> bool {
-    let (prefix, name) = match key.split_once('/') {
-        Some((prefix, name)) => (Some(prefix), name),
-        None => (None, key),
-    };
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    let is_name = name.len() <= 63
-        && edge(name.chars().next())
-        && edge(name.chars().last())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-    let is_prefix = |prefix: &str| {
-        !prefix.is_empty()
-            && prefix.len() <= 253
-            && prefix
-                .chars()
-                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.'))
-    };
-    is_name && prefix.is_none_or(is_prefix)
 }
 
 #[cfg(test)]

@@ -1,0 +1,504 @@
+//! The few facts the brain needs of a DaemonSet, a Node, a Pod and a ControllerRevision, taken once from the
+//! objects. Two objects with equal facts are the same to the brain: a heartbeat changes no [`NodeFacts`], so
+//! nobody has to look again.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use muster_model::affinity::pinned_node;
+use muster_model::int_or_percent::IntOrPercent;
+use muster_model::k8s::api::apps::v1::DaemonSet;
+use muster_model::k8s::api::core::v1::{Affinity, ContainerStatus, Node, Pod, Taint, Toleration};
+use muster_model::object::{NamespacedName, Object, ObjectError};
+use muster_model::pod_status::{self, Availability, Phase};
+use muster_model::reason::{annotation, condition, label, taint as taint_key};
+use muster_model::selector::{Selector, SelectorError};
+use muster_model::taint::with_automatic;
+use muster_model::time::Timestamp;
+use serde_json::{Map, Value};
+
+use crate::revision;
+use crate::status::Numbers;
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name_type!(
+    /// The name of a node.
+    NodeName
+);
+name_type!(
+    /// The uid of a pod: what a decision is really about, since names can come again.
+    PodUid
+);
+
+/// Why an object gives no facts. Only stored data can be like this: the API refuses it.
+#[derive(Debug, thiserror::Error)]
+pub enum FactsError {
+    /// The typed view could not be made.
+    #[error("cannot read {kind} {id}: {source}")]
+    Decode {
+        /// What it should be.
+        kind: &'static str,
+        /// Which one.
+        id: NamespacedName,
+        /// Where it is wrong.
+        source: ObjectError,
+    },
+    /// The selector uses an unknown operator or has a wrong number of values.
+    #[error("cannot read the selector of DaemonSet {id}: {source}")]
+    Selector {
+        /// Which one.
+        id: NamespacedName,
+        /// What is wrong with it.
+        source: SelectorError,
+    },
+}
+
+/// How pods are replaced when the template changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// Only when somebody deletes them.
+    OnDelete,
+    /// By the controller, within a budget.
+    RollingUpdate {
+        /// How many nodes may be without an available pod.
+        max_unavailable: IntOrPercent,
+        /// How many nodes may run an old and a new pod together.
+        max_surge: IntOrPercent,
+    },
+}
+
+impl Strategy {
+    /// Whether new pods are made beside the old ones: `maxSurge`, scaled over one node, is more than 0.
+    pub fn is_surging(self) -> bool {
+        matches!(self, Self::RollingUpdate { max_surge, .. } if !max_surge.is_zero())
+    }
+}
+
+/// What [`crate::place()`] reads of a DaemonSet. While this stays equal, every placement made with it stays true.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// The template's `nodeName`.
+    pub node_name: Option<String>,
+    /// The template's `nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// The template's affinity; only required node affinity is looked at.
+    pub affinity: Option<Affinity>,
+    /// The template's tolerations and the automatic ones.
+    pub tolerations: Vec<Toleration>,
+    /// [`Strategy::is_surging`].
+    pub surging: bool,
+    /// How long a pod must be Ready to be available.
+    pub min_ready_seconds: i32,
+    /// Annotation `muster.dev/offline-nodes: count`: unreachable nodes count as Kubernetes counts them.
+    pub count_offline: bool,
+    /// The template generation as text; `None` when the annotation is absent or no number.
+    pub template_generation: Option<String>,
+    /// The current revision.
+    pub target: Target,
+}
+
+/// The revision that pods should be of.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Target {
+    /// Its hash: the value of the label `controller-revision-hash`.
+    pub hash: String,
+    /// The name of its ControllerRevision.
+    pub revision_name: String,
+    /// Since when it is the current one. A node out of reach since before that is not waited for. `None`:
+    /// not known, so that every node counts.
+    pub since: Option<Timestamp>,
+}
+
+/// A DaemonSet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DaemonFacts {
+    /// Namespace and name.
+    pub id: NamespacedName,
+    /// Which of the DaemonSets that ever had this name.
+    pub uid: String,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// Being deleted: nothing is done for it any more.
+    pub terminating: bool,
+    /// Which pods it may adopt.
+    pub selector: Selector,
+    /// How pods are replaced.
+    pub strategy: Strategy,
+    /// How many old revisions are kept.
+    pub history_limit: usize,
+    /// The pod template, as stored.
+    pub template: Value,
+    /// All annotations: a new revision gets them.
+    pub annotations: BTreeMap<String, String>,
+    /// The status as it is stored.
+    pub status: Numbers,
+    /// `status.collisionCount`.
+    pub collision_count: Option<i32>,
+    /// What placing depends on.
+    pub rules: Rules,
+}
+
+/// Strategy values that stored data may lack; the API fills in the same (spec/daemonset.md 3).
+const DEFAULT_MAX_UNAVAILABLE: IntOrPercent = IntOrPercent::Int(1);
+const DEFAULT_HISTORY_LIMIT: usize = 10;
+
+impl DaemonFacts {
+    /// The facts of a stored DaemonSet. Its [`Target`] is still empty: [`revision::settle`] tells it.
+    pub fn from_object(object: &Object) -> Result<Self, FactsError> {
+        let id = object.namespaced_name();
+        let typed: DaemonSet = object.typed().map_err(|source| FactsError::Decode {
+            kind: "DaemonSet",
+            id: id.clone(),
+            source,
+        })?;
+        Self::from_typed(&typed, object)
+    }
+
+    /// The same, when the typed view of `object` is at hand already.
+    pub fn from_typed(typed: &DaemonSet, object: &Object) -> Result<Self, FactsError> {
+        let id = object.namespaced_name();
+        let spec = typed.spec.clone().unwrap_or_default();
+        let selector = Selector::from_spec(&spec.selector).map_err(|source| {
+            let id = id.clone();
+            FactsError::Selector { id, source }
+        })?;
+        let strategy = strategy(&spec.update_strategy.unwrap_or_default());
+        let pod = spec.template.spec.unwrap_or_default();
+        let template_generation = object
+            .annotation(annotation::TEMPLATE_GENERATION)
+            .filter(|text| text.parse::<i64>().is_ok())
+            .map(str::to_owned);
+        let rules = Rules {
+            node_name: pod.node_name.filter(|name| !name.is_empty()),
+            node_selector: pod.node_selector.unwrap_or_default(),
+            affinity: pod.affinity,
+            tolerations: with_automatic(
+                &pod.tolerations.unwrap_or_default(),
+                pod.host_network.unwrap_or(false),
+            ),
+            surging: strategy.is_surging(),
+            min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
+            count_offline: object.annotation(annotation::OFFLINE_NODES) == Some("count"),
+            template_generation,
+            target: Target::default(),
+        };
+        Ok(Self {
+            id,
+            uid: object.uid().to_owned(),
+            generation: object.generation(),
+            terminating: object.is_terminating(),
+            selector,
+            strategy,
+            history_limit: spec
+                .revision_history_limit
+                .map_or(DEFAULT_HISTORY_LIMIT, |limit| {
+                    usize::try_from(limit).unwrap_or(0)
+                }),
+            template: object
+                .at("/spec/template")
+                .cloned()
+                .unwrap_or_else(|| Value::Object(Map::new())),
+            annotations: object.annotations(),
+            status: Numbers::from_object(object),
+            collision_count: typed
+                .status
+                .as_ref()
+                .and_then(|status| status.collision_count),
+            rules,
+        })
+    }
+
+    /// The empty selector of old stored data: nothing is done for it (spec/daemonset.md 9, step 2).
+    pub fn selects_all(&self) -> bool {
+        self.selector.is_empty()
+    }
+}
+
+fn strategy(strategy: &muster_model::k8s::api::apps::v1::DaemonSetUpdateStrategy) -> Strategy {
+    if strategy.type_.as_deref() == Some("OnDelete") {
+        return Strategy::OnDelete;
+    }
+    let rolling = strategy.rolling_update.clone().unwrap_or_default();
+    let read = |value: Option<_>, default| {
+        value
+            .and_then(|value| IntOrPercent::parse(&value).ok())
+            .unwrap_or(default)
+    };
+    Strategy::RollingUpdate {
+        max_unavailable: read(rolling.max_unavailable, DEFAULT_MAX_UNAVAILABLE),
+        max_surge: read(rolling.max_surge, IntOrPercent::Int(0)),
+    }
+}
+
+/// A node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeFacts {
+    /// Its name.
+    pub name: NodeName,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// `spec.taints`, in order.
+    pub taints: Vec<Taint>,
+    /// Since when its agent is out of reach, by the Ready condition (`Unknown`) or the taint `unreachable`.
+    pub unreachable_since: Option<Timestamp>,
+}
+
+impl NodeFacts {
+    /// The facts of a stored Node.
+    pub fn from_object(object: &Object) -> Result<Self, FactsError> {
+        let typed: Node = object.typed().map_err(|source| FactsError::Decode {
+            kind: "Node",
+            id: object.namespaced_name(),
+            source,
+        })?;
+        Ok(Self::from_typed(&typed))
+    }
+
+    /// The facts of a typed Node.
+    pub fn from_typed(node: &Node) -> Self {
+        let taints = node
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.taints.clone())
+            .unwrap_or_default();
+        let by_taint = taints
+            .iter()
+            .filter(|taint| taint.key == taint_key::UNREACHABLE)
+            .filter_map(|taint| taint.time_added.as_ref().map(|time| time.0))
+            .min();
+        let by_condition = node
+            .status
+            .iter()
+            .flat_map(|status| status.conditions.iter().flatten())
+            .find(|found| found.type_ == condition::READY && found.status == "Unknown")
+            .and_then(|found| found.last_transition_time.as_ref().map(|time| time.0));
+        Self {
+            name: node.metadata.name.clone().unwrap_or_default().into(),
+            labels: node.metadata.labels.clone().unwrap_or_default(),
+            taints,
+            unreachable_since: [by_taint, by_condition].into_iter().flatten().min(),
+        }
+    }
+}
+
+/// A pod that a DaemonSet owns (or has just adopted).
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodFacts {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its uid.
+    pub uid: PodUid,
+    /// The node it is bound to, or pinned to by affinity; `None`: neither.
+    pub node: Option<NodeName>,
+    /// Whether `spec.nodeName` is set.
+    pub bound: bool,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// Its phase.
+    pub phase: Phase,
+    /// Being deleted.
+    pub terminating: bool,
+    /// The condition Ready is True.
+    pub ready: bool,
+    /// Since when it is Ready.
+    pub ready_since: Option<Timestamp>,
+    /// Label `controller-revision-hash`.
+    pub hash: Option<String>,
+    /// Label `pod-template-generation`.
+    pub template_generation: Option<String>,
+    /// In words, what keeps it from being Ready; empty when it does not say.
+    pub trouble: String,
+}
+
+impl PodFacts {
+    /// The facts of a stored Pod.
+    pub fn from_object(object: &Object) -> Result<Self, FactsError> {
+        let typed: Pod = object.typed().map_err(|source| FactsError::Decode {
+            kind: "Pod",
+            id: object.namespaced_name(),
+            source,
+        })?;
+        Ok(Self::from_typed(&typed))
+    }
+
+    /// The facts of a typed Pod.
+    pub fn from_typed(pod: &Pod) -> Self {
+        let spec = pod.spec.as_ref();
+        let bound_to = spec
+            .and_then(|spec| spec.node_name.as_deref())
+            .filter(|n| !n.is_empty());
+        let pinned_to = || pinned_node(spec.and_then(|spec| spec.affinity.as_ref()));
+        let own_label = |key: &str| {
+            pod.metadata
+                .labels
+                .as_ref()
+                .and_then(|all| all.get(key))
+                .cloned()
+        };
+        Self {
+            name: pod.metadata.name.as_deref().unwrap_or_default().into(),
+            uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
+            node: bound_to.or_else(pinned_to).map(NodeName::from),
+            bound: bound_to.is_some(),
+            created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            phase: pod_status::phase(pod),
+            terminating: pod.metadata.deletion_timestamp.is_some(),
+            ready: pod_status::is_ready(pod),
+            ready_since: pod_status::ready_since(pod),
+            hash: own_label(label::CONTROLLER_REVISION_HASH),
+            template_generation: own_label(label::POD_TEMPLATE_GENERATION),
+            trouble: trouble(pod),
+        }
+    }
+
+    /// Whether it is of the current revision (spec/daemonset.md 12).
+    pub fn is_updated(&self, rules: &Rules) -> bool {
+        let same_hash = self.hash.as_deref() == Some(rules.target.hash.as_str());
+        let same_generation = rules.template_generation.is_some()
+            && self.template_generation == rules.template_generation;
+        same_hash || same_generation
+    }
+
+    /// Ready long enough, at `now`?
+    pub fn availability(&self, rules: &Rules, now: Timestamp) -> Availability {
+        pod_status::availability(self.ready, self.ready_since, rules.min_ready_seconds, now)
+    }
+
+    /// The order 'oldest first' among the pods of one node: bound ones before unbound, then the earlier
+    /// `creationTimestamp`, then the smaller name.
+    pub fn age_order(&self) -> (bool, Timestamp, &str) {
+        (
+            !self.bound,
+            self.created.unwrap_or(Timestamp::MAX),
+            &self.name,
+        )
+    }
+}
+
+/// Waiting reasons that every healthy start goes through.
+const ORDINARY_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+
+fn trouble(pod: &Pod) -> String {
+    let Some(status) = pod.status.as_ref() else {
+        return String::new();
+    };
+    if let Some(reason) = status.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        return match status
+            .message
+            .as_deref()
+            .filter(|message| !message.is_empty())
+        {
+            Some(message) => format!("{reason}: {message}"),
+            None => reason.to_owned(),
+        };
+    }
+    let init = status.init_container_statuses.iter().flatten();
+    let all = init.chain(status.container_statuses.iter().flatten());
+    all.filter_map(container_trouble).next().unwrap_or_default()
+}
+
+fn container_trouble(status: &ContainerStatus) -> Option<String> {
+    let state = status.state.as_ref()?;
+    if let Some(waiting) = &state.waiting {
+        let reason = waiting
+            .reason
+            .as_deref()
+            .filter(|reason| !ORDINARY_WAITS.contains(reason))?;
+        return Some(
+            match waiting
+                .message
+                .as_deref()
+                .filter(|message| !message.is_empty())
+            {
+                Some(message) => format!("container {} waits: {reason}: {message}", status.name),
+                None => format!("container {} waits: {reason}", status.name),
+            },
+        );
+    }
+    let ended = state
+        .terminated
+        .as_ref()
+        .filter(|ended| ended.exit_code != 0)?;
+    Some(format!(
+        "container {} ended with exit code {}",
+        status.name, ended.exit_code
+    ))
+}
+
+/// A ControllerRevision that a DaemonSet owns (or has just adopted).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RevisionFacts {
+    /// Its name.
+    pub name: String,
+    /// Its number in the history.
+    pub number: i64,
+    /// Label `controller-revision-hash`; `None` when it lacks one.
+    pub hash: Option<String>,
+    /// Its `data`, as canonical text.
+    pub data: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+}
+
+impl RevisionFacts {
+    /// The facts of a stored ControllerRevision. Nothing in it can fail: what is missing is empty.
+    pub fn from_object(object: &Object) -> Self {
+        Self {
+            name: object.name().to_owned(),
+            number: object
+                .at("/revision")
+                .and_then(Value::as_i64)
+                .unwrap_or_default(),
+            hash: object
+                .label(label::CONTROLLER_REVISION_HASH)
+                .map(str::to_owned),
+            data: object
+                .at("/data")
+                .map(revision::canonical_text)
+                .unwrap_or_default(),
+            created: object
+                .at("/metadata/creationTimestamp")
+                .and_then(|t| t.as_str()?.parse().ok()),
+        }
+    }
+}

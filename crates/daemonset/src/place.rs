@@ -1,0 +1,452 @@
+//! One node: should it run the daemon, does it, what is wrong (spec/daemonset.md 6 and 10.1).
+
+use std::sync::Arc;
+
+use muster_model::affinity;
+use muster_model::pod_status::{Availability, Phase};
+use muster_model::taint::{NO_EXECUTE, NO_SCHEDULE, first_untolerated};
+use muster_model::time::Timestamp;
+
+use crate::facts::{DaemonFacts, NodeFacts, PodFacts, PodUid, Rules};
+use crate::rollout::{self, Part};
+use crate::verdict::{No, Verdict};
+
+/// A pod, as a decision names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodRef {
+    /// Its name, for people and for the API call.
+    pub name: Arc<str>,
+    /// Its uid: which pod is really meant.
+    pub uid: PodUid,
+}
+
+impl PodRef {
+    fn of(pod: &PodFacts) -> Self {
+        Self {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+        }
+    }
+}
+
+/// Why a pod has to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeleteWhy {
+    /// It failed, and its back-off has passed.
+    Failed,
+    /// It succeeded; daemons do not end.
+    Succeeded,
+    /// The node may not keep it.
+    Misplaced,
+    /// Another pod of the same daemon stays on the node.
+    Excess,
+    /// It has no `nodeName` and is meant for a node that does not exist.
+    NoSuchNode,
+    /// Its successor stands beside it (surge).
+    Replaced,
+    /// It is of an older revision, and it is its turn.
+    Outdated,
+}
+
+impl DeleteWhy {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Succeeded => "succeeded",
+            Self::Misplaced => "should not be there",
+            Self::Excess => "one too many",
+            Self::NoSuchNode => "no such node",
+            Self::Replaced => "replaced",
+            Self::Outdated => "old revision",
+        }
+    }
+}
+
+/// What counts in the status (spec/daemonset.md 14).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// The node should run the daemon.
+    pub desired: bool,
+    /// It should, and has a pod.
+    pub current: bool,
+    /// It should not, and has a pod.
+    pub misscheduled: bool,
+    /// It should, and its oldest pod is Ready.
+    pub ready: bool,
+    /// It should, and its oldest pod is available.
+    pub available: bool,
+    /// It should, and its oldest pod is of the current revision.
+    pub updated: bool,
+}
+
+/// One node's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Placement {
+    /// Why it is as it is.
+    pub verdict: Verdict,
+    /// What counts in the status.
+    pub counts: Counts,
+    /// A pod is missing: create one.
+    pub create: bool,
+    /// Pods that have to go, whatever a rollout does.
+    pub deletes: Vec<(PodRef, DeleteWhy)>,
+    /// The pod of an older revision that stays for now.
+    pub old: Option<PodRef>,
+    /// The pod of the current revision.
+    pub new: Option<PodRef>,
+    /// The node's part in a rollout, once `create` and `deletes` have been carried out.
+    pub part: Part,
+    /// Hashes of all pods given, whatever their state: their revisions are in use.
+    pub hashes: Vec<String>,
+    /// When this answer changes by the mere passing of time.
+    pub changes_at: Option<Timestamp>,
+}
+
+/// Whether a node should run a daemon (create it), and whether it may keep one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fit {
+    /// Create one if there is none.
+    pub run: bool,
+    /// Leave one that is there.
+    pub keep: bool,
+    /// Why not to run.
+    pub why_not: Option<No>,
+}
+
+/// Should `node` run the daemon, may it keep it (spec/daemonset.md 6)? Conditions, capacity and other pods play
+/// no part.
+pub fn fit(rules: &Rules, node: &NodeFacts) -> Fit {
+    let never = |why| Fit {
+        run: false,
+        keep: false,
+        why_not: Some(why),
+    };
+    if let Some(wanted) = rules
+        .node_name
+        .as_ref()
+        .filter(|wanted| *wanted != node.name.as_str())
+    {
+        return never(No::OtherNode {
+            wanted: wanted.clone(),
+        });
+    }
+    let mismatch = affinity::mismatch(
+        node.name.as_str(),
+        &node.labels,
+        Some(&rules.node_selector),
+        rules.affinity.as_ref(),
+    );
+    if let Some(mismatch) = mismatch {
+        return never(No::NotSelected(mismatch));
+    }
+    let untolerated =
+        |effects: &[&str]| first_untolerated(&node.taints, &rules.tolerations, effects);
+    // The taint that drives away is told first: it is the one that costs a running pod.
+    if let Some(taint) = untolerated(&[NO_EXECUTE]) {
+        return never(No::Untolerated {
+            taint: taint.clone(),
+        });
+    }
+    if let Some(taint) = untolerated(&[NO_SCHEDULE]) {
+        return Fit {
+            run: false,
+            keep: true,
+            why_not: Some(No::Untolerated {
+                taint: taint.clone(),
+            }),
+        };
+    }
+    Fit {
+        run: true,
+        keep: true,
+        why_not: None,
+    }
+}
+
+/// Judges one node. `pods` are the daemon's own pods on it, in any order, whatever their state. `retry_at` is
+/// when a failed pod may be replaced there ([`crate::backoff::Backoff::retry_at`]); `None` means at once.
+pub fn place(
+    daemon: &DaemonFacts,
+    node: &NodeFacts,
+    pods: &[PodFacts],
+    retry_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Placement {
+    let rules = &daemon.rules;
+    let fit = fit(rules, node);
+    let retry_at = retry_at.filter(|at| *at > now);
+    let seen = Seen::sort(pods, rules, now);
+    let actions = seen.act(&fit, rules, retry_at);
+    let skipped = !rules.count_offline
+        && node
+            .unreachable_since
+            .zip(rules.target.since)
+            .is_some_and(|(lost, begun)| lost <= begun);
+    let (part, old, new) = rollout::part(&seen, &actions, &fit, rules, skipped);
+    Placement {
+        verdict: verdict(&seen, &fit, node, skipped, retry_at),
+        counts: seen.counts(&fit),
+        create: actions.create,
+        deletes: actions.deletes,
+        old,
+        new,
+        part,
+        hashes: pods.iter().filter_map(|pod| pod.hash.clone()).collect(),
+        changes_at: seen.changes_at(retry_at),
+    }
+}
+
+/// Judges the pods of a node that does not exist: those without a `nodeName` have to go, bound ones are left to
+/// the pod garbage collection; none of them counts (spec/daemonset.md 10.1, 14). `None` when there are no pods.
+pub fn place_gone(pods: &[PodFacts]) -> Option<Placement> {
+    let mut sorted: Vec<&PodFacts> = pods.iter().collect();
+    sorted.sort_by(|a, b| a.age_order().cmp(&b.age_order()));
+    let first = sorted.first()?;
+    Some(Placement {
+        verdict: Verdict::No {
+            why: No::NodeGone,
+            pod: Some(first.name.to_string()),
+            stays: false,
+        },
+        counts: Counts::default(),
+        create: false,
+        deletes: sorted
+            .iter()
+            .filter(|pod| !pod.bound && !pod.terminating)
+            .map(|pod| (PodRef::of(pod), DeleteWhy::NoSuchNode))
+            .collect(),
+        old: None,
+        new: None,
+        part: Part::Outside,
+        hashes: sorted.iter().filter_map(|pod| pod.hash.clone()).collect(),
+        changes_at: None,
+    })
+}
+
+/// A pod with what was judged of it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SeenPod<'a> {
+    pub(crate) facts: &'a PodFacts,
+    pub(crate) updated: bool,
+    pub(crate) availability: Availability,
+}
+
+impl SeenPod<'_> {
+    pub(crate) fn is_available(&self) -> bool {
+        self.availability == Availability::Available
+    }
+
+    pub(crate) fn reference(&self) -> PodRef {
+        PodRef::of(self.facts)
+    }
+}
+
+/// The pods of one node that count: oldest first, without those that are both terminal and terminating.
+pub(crate) struct Seen<'a> {
+    pub(crate) pods: Vec<SeenPod<'a>>,
+}
+
+/// What placing does on one node.
+#[derive(Default)]
+pub(crate) struct Actions {
+    pub(crate) create: bool,
+    pub(crate) deletes: Vec<(PodRef, DeleteWhy)>,
+}
+
+impl Actions {
+    pub(crate) fn deletes(&self, pod: &PodFacts) -> bool {
+        self.deletes.iter().any(|(gone, _)| gone.uid == pod.uid)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.create && self.deletes.is_empty()
+    }
+}
+
+impl<'a> Seen<'a> {
+    fn sort(pods: &'a [PodFacts], rules: &Rules, now: Timestamp) -> Self {
+        let mut pods: Vec<SeenPod<'a>> = pods
+            .iter()
+            .filter(|pod| !(pod.terminating && pod.phase.is_terminal()))
+            .map(|facts| SeenPod {
+                facts,
+                updated: facts.is_updated(rules),
+                availability: facts.availability(rules, now),
+            })
+            .collect();
+        pods.sort_by(|a, b| a.facts.age_order().cmp(&b.facts.age_order()));
+        Self { pods }
+    }
+
+    /// Pods that are not terminal, stopping ones included: they have, or may have, containers on the node.
+    pub(crate) fn live(&self) -> usize {
+        self.pods
+            .iter()
+            .filter(|pod| !pod.facts.phase.is_terminal())
+            .count()
+    }
+
+    fn act(&self, fit: &Fit, rules: &Rules, retry_at: Option<Timestamp>) -> Actions {
+        let mut actions = Actions::default();
+        if !fit.keep {
+            let staying = self.pods.iter().filter(|pod| !pod.facts.terminating);
+            actions.deletes = staying
+                .map(|pod| (pod.reference(), DeleteWhy::Misplaced))
+                .collect();
+            return actions;
+        }
+        let mut running = Vec::new();
+        for pod in self.pods.iter().filter(|pod| !pod.facts.terminating) {
+            match pod.facts.phase {
+                Phase::Failed if retry_at.is_none() => {
+                    actions.deletes.push((pod.reference(), DeleteWhy::Failed));
+                }
+                Phase::Failed => {}
+                Phase::Succeeded => actions
+                    .deletes
+                    .push((pod.reference(), DeleteWhy::Succeeded)),
+                Phase::Pending | Phase::Running | Phase::Unknown => running.push(*pod),
+            }
+        }
+        if rules.surging {
+            // Two live pods on a node are the most there may ever be: with two already there (one or both of
+            // them stopping) the next one waits.
+            actions.create = fit.run && running.is_empty() && self.live() < 2;
+            thin_out_surge(&running, &mut actions);
+        } else {
+            actions.create = fit.run && self.pods.is_empty();
+            let stays = best(running.iter());
+            for pod in running
+                .iter()
+                .filter(|pod| stays.as_ref() != Some(&pod.facts.uid))
+            {
+                actions.deletes.push((pod.reference(), DeleteWhy::Excess));
+            }
+        }
+        actions
+    }
+
+    fn counts(&self, fit: &Fit) -> Counts {
+        let Some(first) = self.pods.first() else {
+            return Counts {
+                desired: fit.run,
+                ..Counts::default()
+            };
+        };
+        Counts {
+            desired: fit.run,
+            current: fit.run,
+            misscheduled: !fit.run,
+            ready: fit.run && first.facts.ready,
+            available: fit.run && first.is_available(),
+            updated: fit.run && first.updated,
+        }
+    }
+
+    fn changes_at(&self, retry_at: Option<Timestamp>) -> Option<Timestamp> {
+        let becomes_available = self.pods.iter().filter_map(|pod| match pod.availability {
+            Availability::Waiting(at) => at,
+            Availability::NotReady | Availability::Available => None,
+        });
+        let waits = |pod: &&SeenPod<'_>| pod.facts.phase == Phase::Failed && !pod.facts.terminating;
+        let retry = retry_at.filter(|_| self.pods.iter().any(|pod| waits(&pod)));
+        becomes_available.chain(retry).min()
+    }
+}
+
+/// Which of several running pods stays: the oldest of those that serve best. Spec 10.1 says the oldest; but to
+/// delete an available pod in favour of one that is not would take the node out, which only the budget may.
+fn best<'a>(pods: impl Iterator<Item = &'a SeenPod<'a>>) -> Option<PodUid> {
+    let rank = |pod: &&SeenPod<'_>| match pod.availability {
+        Availability::Available => 0,
+        Availability::Waiting(_) => 1,
+        Availability::NotReady => 2,
+    };
+    // `min_by_key` takes the first of equals, and the pods come oldest first.
+    pods.min_by_key(rank).map(|pod| pod.facts.uid.clone())
+}
+
+/// At most one old and one new pod stay, and the old one only while it is needed (spec/daemonset.md 10.1).
+fn thin_out_surge(running: &[SeenPod<'_>], actions: &mut Actions) {
+    if running.len() < 2 {
+        return;
+    }
+    let new = best(running.iter().filter(|pod| pod.updated));
+    let old = best(running.iter().filter(|pod| !pod.updated));
+    for pod in running {
+        let stays = if pod.updated { &new } else { &old };
+        if stays.as_ref() != Some(&pod.facts.uid) {
+            actions.deletes.push((pod.reference(), DeleteWhy::Excess));
+        }
+    }
+    let find = |uid: &Option<PodUid>| {
+        running
+            .iter()
+            .find(|pod| Some(&pod.facts.uid) == uid.as_ref())
+    };
+    if let (Some(old), Some(new)) = (find(&old), find(&new))
+        && (!old.facts.ready || new.is_available())
+    {
+        actions.deletes.push((old.reference(), DeleteWhy::Replaced));
+    }
+}
+
+fn verdict(
+    seen: &Seen<'_>,
+    fit: &Fit,
+    node: &NodeFacts,
+    skipped: bool,
+    retry_at: Option<Timestamp>,
+) -> Verdict {
+    let first = seen.pods.first();
+    if let Some(why) = fit.why_not.clone() {
+        let pod = first.map(|pod| pod.facts.name.to_string());
+        return Verdict::No {
+            why,
+            pod,
+            stays: fit.keep,
+        };
+    }
+    let fine = first.is_some_and(|pod| pod.updated && pod.is_available() && !pod.facts.terminating);
+    if let Some(since) = node.unreachable_since.filter(|_| !fine) {
+        let pod = first.map(|pod| pod.facts.name.to_string());
+        return Verdict::NodeOutOfReach {
+            pod,
+            since,
+            skipped,
+        };
+    }
+    let Some(first) = first else {
+        return Verdict::Missing;
+    };
+    // A live pod says more about the node than one that is on its way out beside it.
+    let spoken_for = seen
+        .pods
+        .iter()
+        .find(|pod| !pod.facts.terminating && !pod.facts.phase.is_terminal());
+    let chosen = spoken_for.unwrap_or(first);
+    let pod = chosen.facts.name.to_string();
+    let trouble = chosen.facts.trouble.clone();
+    if chosen.facts.terminating {
+        return Verdict::Stopping { pod };
+    }
+    match (chosen.facts.phase, chosen.availability) {
+        (Phase::Failed, _) => Verdict::Ended {
+            pod,
+            failed: true,
+            trouble,
+            retry_at,
+        },
+        (Phase::Succeeded, _) => Verdict::Ended {
+            pod,
+            failed: false,
+            trouble,
+            retry_at: None,
+        },
+        (_, Availability::NotReady) => Verdict::NotReady { pod, trouble },
+        _ if !chosen.updated => Verdict::Outdated { pod },
+        (_, Availability::Waiting(at)) => Verdict::NotAvailableYet { pod, at },
+        (_, Availability::Available) => Verdict::Runs { pod },
+    }
+}

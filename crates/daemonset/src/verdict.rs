@@ -1,0 +1,253 @@
+//! The reasons: why a node runs the daemon, does not run it yet, or should not run it. One enum, one sentence
+//! each, and what would help.
+
+use muster_model::affinity::Mismatch;
+use muster_model::k8s::api::core::v1::Taint;
+use muster_model::taint::{NO_EXECUTE, taint_text};
+use muster_model::time::{Timestamp, to_seconds_text};
+
+/// Why a node should not run the daemon.
+#[derive(Debug, Clone, PartialEq)]
+pub enum No {
+    /// The template's `nodeName` names another node.
+    OtherNode {
+        /// The node it names.
+        wanted: String,
+    },
+    /// `nodeSelector` or required node affinity does not match.
+    NotSelected(Mismatch),
+    /// A taint is not tolerated.
+    Untolerated {
+        /// The taint.
+        taint: Taint,
+    },
+    /// There is no such node (any more).
+    NodeGone,
+}
+
+/// The state of one DaemonSet on one node. Pods are given by name.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It should run and does: current and available.
+    Runs {
+        /// The pod.
+        pod: String,
+    },
+    /// It runs and is Ready, but not for `minReadySeconds` yet.
+    NotAvailableYet {
+        /// The pod.
+        pod: String,
+        /// When it becomes available, if it stays Ready.
+        at: Option<Timestamp>,
+    },
+    /// Its pod is there and not Ready.
+    NotReady {
+        /// The pod.
+        pod: String,
+        /// What the pod says about it; may be empty.
+        trouble: String,
+    },
+    /// It runs an older revision and waits for its turn.
+    Outdated {
+        /// The pod.
+        pod: String,
+    },
+    /// The node's agent is out of reach, so that nothing can be done there.
+    NodeOutOfReach {
+        /// The pod, if there is one.
+        pod: Option<String>,
+        /// Since when.
+        since: Timestamp,
+        /// Out of reach since before the rollout: the rollout does not wait for it.
+        skipped: bool,
+    },
+    /// The old pod is still stopping and holds the node.
+    Stopping {
+        /// The pod.
+        pod: String,
+    },
+    /// Its pod ended: badly, or well although a daemon should not end.
+    Ended {
+        /// The pod.
+        pod: String,
+        /// `Failed` or `Succeeded`.
+        failed: bool,
+        /// What the pod says about it; may be empty.
+        trouble: String,
+        /// When it is tried again; `None`: at once.
+        retry_at: Option<Timestamp>,
+    },
+    /// It should run and has no pod: one is about to be created.
+    Missing,
+    /// It should not run here.
+    No {
+        /// The rule that decided.
+        why: No,
+        /// A pod that is there all the same.
+        pod: Option<String>,
+        /// That pod may stay (only new pods are kept away).
+        stays: bool,
+    },
+}
+
+impl Verdict {
+    /// Whether the node should run the daemon.
+    pub fn should_run(&self) -> bool {
+        !matches!(self, Self::No { .. })
+    }
+
+    /// The pod that the verdict is about.
+    pub fn pod(&self) -> Option<&str> {
+        match self {
+            Self::Runs { pod }
+            | Self::NotAvailableYet { pod, .. }
+            | Self::NotReady { pod, .. }
+            | Self::Outdated { pod }
+            | Self::Stopping { pod }
+            | Self::Ended { pod, .. } => Some(pod),
+            Self::NodeOutOfReach { pod, .. } | Self::No { pod, .. } => pod.as_deref(),
+            Self::Missing => None,
+        }
+    }
+
+    /// The rule that decided, one word, for scripts.
+    pub fn rule(&self) -> &'static str {
+        match self {
+            Self::Runs { .. } => "Runs",
+            Self::NotAvailableYet { .. } => "NotAvailableYet",
+            Self::NotReady { .. } => "NotReady",
+            Self::Outdated { .. } => "Outdated",
+            Self::NodeOutOfReach { .. } => "NodeOutOfReach",
+            Self::Stopping { .. } => "Stopping",
+            Self::Ended { failed: true, .. } => "Failed",
+            Self::Ended { failed: false, .. } => "Succeeded",
+            Self::Missing => "Missing",
+            Self::No { why, .. } => match why {
+                No::OtherNode { .. } => "OtherNode",
+                No::NotSelected(Mismatch::NodeSelector { .. }) => "NodeSelector",
+                No::NotSelected(_) => "NodeAffinity",
+                No::Untolerated { .. } => "UntoleratedTaint",
+                No::NodeGone => "NodeGone",
+            },
+        }
+    }
+
+    /// The verdict as a sentence for people, without a full stop.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Runs { pod } => format!("pod {pod} is up to date and available"),
+            Self::NotAvailableYet { pod, at: Some(at) } => {
+                format!(
+                    "pod {pod} is ready and counts as available at {}",
+                    to_seconds_text(*at)
+                )
+            }
+            Self::NotAvailableYet { pod, at: None } => {
+                format!(
+                    "pod {pod} is ready, but does not say since when, so minReadySeconds never passes"
+                )
+            }
+            Self::NotReady { pod, trouble } if trouble.is_empty() => {
+                format!("pod {pod} is not ready yet")
+            }
+            Self::NotReady { pod, trouble } => format!("pod {pod} is not ready: {trouble}"),
+            Self::Outdated { pod } => {
+                format!("pod {pod} runs an older revision and waits for its turn")
+            }
+            Self::NodeOutOfReach {
+                pod,
+                since,
+                skipped,
+            } => {
+                let since = to_seconds_text(*since);
+                let pod = match pod {
+                    Some(pod) => format!(", so pod {pod} cannot be looked after"),
+                    None => String::new(),
+                };
+                let rest = if *skipped {
+                    "; the rollout does not wait for it"
+                } else {
+                    ""
+                };
+                format!("the node's agent is out of reach since {since}{pod}{rest}")
+            }
+            Self::Stopping { pod } => {
+                format!("pod {pod} is still stopping; the next one is created when it is gone")
+            }
+            Self::Ended {
+                pod,
+                failed,
+                trouble,
+                retry_at,
+            } => {
+                let how = if *failed {
+                    "failed"
+                } else {
+                    "ended, although a daemon should not end"
+                };
+                let why = if trouble.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({trouble})")
+                };
+                let when = match retry_at {
+                    Some(at) => format!("it is tried again at {}", to_seconds_text(*at)),
+                    None => "it is being replaced".to_owned(),
+                };
+                format!("pod {pod} {how}{why}; {when}")
+            }
+            Self::Missing => "no pod yet, one is being created".to_owned(),
+            Self::No { why, pod, stays } => {
+                let why = why.sentence();
+                match pod {
+                    None => why,
+                    Some(pod) if *stays => {
+                        format!("{why}; pod {pod} stays, because only new pods are kept away")
+                    }
+                    Some(pod) => format!("{why}; pod {pod} has to go"),
+                }
+            }
+        }
+    }
+
+    /// What would close the gap on `node`; empty when nothing is to be done, or nothing can be.
+    pub fn fix(&self, node: &str) -> String {
+        match self {
+            Self::No {
+                why: No::NotSelected(mismatch),
+                ..
+            } => match mismatch.wanted_label() {
+                Some((key, "")) => format!("label node {node} with {key}"),
+                Some((key, value)) => format!("label node {node} with {key}={value}"),
+                None => String::new(),
+            },
+            Self::No {
+                why: No::Untolerated { taint },
+                ..
+            } => format!(
+                "tolerate {} in spec.template.spec.tolerations, or take the taint off node {node}",
+                taint_text(taint)
+            ),
+            Self::NodeOutOfReach { .. } => format!("bring the agent of node {node} back"),
+            _ => String::new(),
+        }
+    }
+}
+
+impl No {
+    /// The rule as a clause.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::OtherNode { wanted } => format!("the template names node {wanted}"),
+            Self::NotSelected(mismatch) => mismatch.to_string(),
+            Self::Untolerated { taint } if taint.effect == NO_EXECUTE => {
+                format!(
+                    "taint {} is not tolerated and drives pods away",
+                    taint_text(taint)
+                )
+            }
+            Self::Untolerated { taint } => format!("taint {} is not tolerated", taint_text(taint)),
+            Self::NodeGone => "the node is gone".to_owned(),
+        }
+    }
+}
