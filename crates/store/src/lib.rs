@@ -9,6 +9,51 @@
 //! 4. The counter never goes back, across restarts too.
 //! 5. Soft writes (heartbeats, leases) have revisions and events like others, are never written to disk,
 //!    and are gone after a restart.
+//!
+//! ```text
+//! commit(txn) -> waiting line (bounded)           get, list -> index (in memory, ordered)
+//!                     |
+//!                  writer: takes all that wait, checks them one after the other against the index and each
+//!                     |    other, gives revisions
+//!                     |--> disk: one batch, one flush           (SledStore; MemoryStore has none)
+//!                     |--> index, event log                     (one step for readers)
+//!                     |--> signal -> watch streams              (each reads the log by its own cursor)
+//!                     '--> answers
+//! ```
+//!
+//! Two engines share everything but the disk: [`MemoryStore`] for tests and simulation (no thread, no timer: a
+//! simulation stays repeatable) and [`SledStore`] for servers. `docs/safety.md` says what may be lost, and when.
+//!
+//! ```
+//! use muster_store::{Key, MemoryStore, Op, Revision, Store, Txn};
+//! # futures::executor::block_on(async {
+//! let store = MemoryStore::new();
+//! let key = Key::new("/nodes/pi-3");
+//! let put = Op::Put { key: key.clone(), value: "{}".into(), soft: false };
+//! let revision = store.commit(Txn { compares: vec![], ops: vec![put] }).await?;
+//! assert_eq!(revision, Revision(1));
+//! assert_eq!(store.get(&key).await.map(|entry| entry.modified), Some(revision));
+//! # Ok::<(), muster_store::CommitError>(())
+//! # }).unwrap();
+//! ```
+
+mod core;
+mod directory;
+mod engine;
+mod index;
+mod log;
+mod record;
+mod stage;
+mod verify;
+mod watch;
+mod writer;
+
+pub use directory::OpenError;
+pub use engine::memory::MemoryStore;
+pub use engine::sled::{Options, SledStore};
+pub use log::LogLimits;
+pub use verify::{ExportError, ImportError, Report, export, import, verify};
+pub use writer::WriterStats;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -67,12 +112,13 @@ pub enum Op {
     },
 }
 
-/// A transaction: every comparison must hold, then every change happens, at one revision.
+/// A transaction: every comparison must hold, then every change happens, at one revision. One that changes nothing
+/// (no ops, or only deletes of what is not there) takes no revision: it is answered with the newest.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Txn {
     /// All of these, or nothing.
     pub compares: Vec<Compare>,
-    /// A key appears at most once.
+    /// A key should appear once; of several ops on one key only the last happens.
     pub ops: Vec<Op>,
 }
 
@@ -158,7 +204,8 @@ pub trait Store: Send + Sync + 'static {
         prefix: &'a str,
         at: Option<Revision>,
     ) -> BoxFuture<'a, Result<Listing, WatchError>>;
-    /// Carries a transaction out. When it answers, watchers can already see the events.
+    /// Carries a transaction out. When it answers, watchers can already see the events. A caller that stops waiting
+    /// does not take the transaction back: it may still happen.
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>>;
     /// The events after a revision, of keys that start with `prefix`.
     fn watch(&self, prefix: &str, after: Revision) -> Result<EventStream, WatchError>;

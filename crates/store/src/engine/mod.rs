@@ -1,0 +1,4 @@
+//! The engines: one file each. They differ in what survives.
+
+pub(crate) mod memory;
+pub(crate) mod sled;
