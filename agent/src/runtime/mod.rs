@@ -4,6 +4,7 @@
 //! Specs arrive fully worked out (spec/node-agent.md 10 and 11): a runtime only translates and acts.
 //! Nothing done is assumed to have worked: the pod worker looks at [`Runtime::list`] again.
 
+pub mod docker;
 pub mod labels;
 pub mod memory;
 

@@ -1,0 +1,73 @@
+//! Compiles the sandbox's program, `pause/pause.rs`, for the target and leaves it in `OUT_DIR/pause`, from where
+//! `runtime/docker/pause.rs` embeds it.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+const SOURCE: &str = "pause/pause.rs";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed={SOURCE}");
+    let target = variable("TARGET");
+    let architecture = variable("CARGO_CFG_TARGET_ARCH");
+    assert!(
+        variable("CARGO_CFG_TARGET_OS") == "linux"
+            && ["x86_64", "aarch64"].contains(&architecture.as_str()),
+        "the node agent runs on Linux on x86_64 or aarch64, not on {target}: {SOURCE} has no system calls for it"
+    );
+    let output = PathBuf::from(variable("OUT_DIR")).join("pause");
+    let mut rustc = Command::new(variable("RUSTC"));
+    rustc
+        .args([
+            "--edition=2024",
+            "--crate-type=bin",
+            "--crate-name=pause",
+            "--target",
+            &target,
+        ])
+        .args([
+            "-Copt-level=s",
+            "-Cpanic=abort",
+            "-Crelocation-model=static",
+            "-Cstrip=symbols",
+            "-Cdebuginfo=0",
+        ])
+        .args([
+            "-Clink-arg=-nostartfiles",
+            "-Clink-arg=-nostdlib",
+            "-Clink-arg=-static",
+        ])
+        .args(["-Clink-arg=-Wl,--build-id=none,-z,noseparate-code,-z,norelro"])
+        .arg("-o")
+        .arg(&output)
+        .arg(SOURCE)
+        // Flags meant for the agent, such as another code model or a sanitizer, are not for this program.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    // There rustc would add its own start files, which define `_start` too.
+    if variable("CARGO_CFG_TARGET_ENV") == "musl" {
+        rustc.arg("-Clink-self-contained=no");
+    }
+    // Set by cargo when the target has a linker configured, as cross builds do.
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        let mut argument = std::ffi::OsString::from("-Clinker=");
+        argument.push(linker);
+        rustc.arg(argument);
+    }
+    let result = rustc
+        .output()
+        .unwrap_or_else(|error| panic!("cannot run {rustc:?}: {error}"));
+    assert!(
+        result.status.success(),
+        "cannot build the sandbox's program {SOURCE} for {target}.\n\
+         It needs the target's linker (on Debian: package gcc, or gcc-aarch64-linux-gnu together with\n\
+         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc).\nCommand: {rustc:?}\n{}",
+        String::from_utf8_lossy(&result.stderr)
+    );
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|error| panic!("cargo sets {name} for build scripts: {error}"))
+}

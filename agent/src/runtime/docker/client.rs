@@ -1,0 +1,432 @@
+//! The way to the engine: socket, version negotiation, deadlines, and errors in the runtime's words.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::errors::Error;
+use bollard::{ClientVersion, Docker};
+use http::uri::PathAndQuery;
+use http::{Request, Uri};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use crate::runtime::RuntimeError;
+
+/// Oldest API version spoken (Engine 20.10).
+pub const OLDEST_API: ApiVersion = ApiVersion {
+    major: 1,
+    minor: 41,
+};
+/// Newest API version spoken (Engine 29.0), even when the engine knows newer ones.
+pub const NEWEST_API: ApiVersion = ApiVersion {
+    major: 1,
+    minor: 52,
+};
+/// Where Docker listens unless `DOCKER_HOST` says otherwise.
+pub const DEFAULT_SOCKET: &str = "/var/run/docker.sock";
+/// How long a short call may take (spec/node-agent.md 1).
+pub const CALL_DEADLINE: Duration = Duration::from_secs(120);
+
+/// The client library's own limit; ours are shorter, or a stream is meant to stay open.
+const LIBRARY_TIMEOUT_SECONDS: u64 = 365 * 24 * 3600;
+
+/// A version of the engine's API, such as 1.41.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ApiVersion {
+    /// Before the dot.
+    pub major: u32,
+    /// After the dot.
+    pub minor: u32,
+}
+
+impl ApiVersion {
+    /// Reads `1.41`; `None` when it is no such text.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (major, minor) = text.split_once('.')?;
+        Some(Self {
+            major: major.parse().ok()?,
+            minor: minor.parse().ok()?,
+        })
+    }
+}
+
+impl std::fmt::Display for ApiVersion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// The socket that a `DOCKER_HOST` value names; the default one when it is not set or empty.
+///
+/// # Errors
+/// `Unsupported` for a remote engine: volumes need the engine's own file system (spec/node-agent.md 29.9).
+pub fn socket_path(docker_host: Option<&str>) -> Result<PathBuf, RuntimeError> {
+    match docker_host.unwrap_or_default() {
+        "" => Ok(PathBuf::from(DEFAULT_SOCKET)),
+        host => match host.strip_prefix("unix://") {
+            Some(path) if path.starts_with('/') => Ok(PathBuf::from(path)),
+            _ => Err(RuntimeError::Unsupported(format!(
+                "DOCKER_HOST is {host:?}: only a local engine (unix:///path/to/docker.sock) can run a node's pods"
+            ))),
+        },
+    }
+}
+
+/// Picks the version to speak: the newest that both sides know.
+pub(super) fn negotiate(
+    engine: &str,
+    newest: &str,
+    oldest: Option<&str>,
+) -> Result<ApiVersion, RuntimeError> {
+    let theirs = ApiVersion::parse(newest).ok_or_else(|| {
+        RuntimeError::Unsupported(format!(
+            "Docker Engine {engine} names an API version that cannot be read: {newest:?}"
+        ))
+    })?;
+    if theirs < OLDEST_API {
+        return Err(RuntimeError::Unsupported(format!(
+            "Docker Engine {engine} speaks API {theirs}, but {OLDEST_API} (Engine 20.10) or newer is needed"
+        )));
+    }
+    match oldest.and_then(ApiVersion::parse) {
+        Some(oldest) if oldest > NEWEST_API => Err(RuntimeError::Unsupported(format!(
+            "Docker Engine {engine} speaks API {oldest} and newer, but this agent knows {NEWEST_API} at most"
+        ))),
+        _ => Ok(theirs.min(NEWEST_API)),
+    }
+}
+
+/// A negotiated connection; cheap to clone. Each call opens a socket of its own, so a hanging one blocks no other.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) docker: Docker,
+    pub(super) api: ApiVersion,
+}
+
+/// A local Docker engine, spoken to over its socket. Connects when first used, and again when it was lost.
+pub struct DockerEngine {
+    socket: PathBuf,
+    call_deadline: Duration,
+    connection: Mutex<Arc<OnceCell<Connection>>>,
+}
+
+impl DockerEngine {
+    /// The engine behind this socket. Nothing is sent yet.
+    pub fn new(socket: impl Into<PathBuf>) -> Self {
+        Self::with_deadline(socket, CALL_DEADLINE)
+    }
+
+    /// The same with another limit for short calls.
+    pub fn with_deadline(socket: impl Into<PathBuf>, call_deadline: Duration) -> Self {
+        Self {
+            socket: socket.into(),
+            call_deadline,
+            connection: Mutex::default(),
+        }
+    }
+
+    /// The socket it listens on.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Asks the engine who it is, every time: its version text and the API version to speak.
+    pub(super) async fn ask_version(&self) -> Result<(String, ApiVersion), RuntimeError> {
+        let limit = self.call_deadline;
+        let (engine, api) = within("version", limit, async {
+            self.connect()
+                .await
+                .map(|(engine, found)| (engine, found.api))
+        })
+        .await
+        .inspect_err(|error| self.forget_if_lost(error))?;
+        // An engine that was upgraded behind the socket is spoken to anew.
+        let cell = self.connection.lock().clone();
+        if cell.get().is_some_and(|connection| connection.api != api) {
+            *self.connection.lock() = Arc::default();
+        }
+        Ok((engine, api))
+    }
+
+    pub(super) async fn connection(&self) -> Result<Connection, RuntimeError> {
+        let cell = self.connection.lock().clone();
+        let connection = cell
+            .get_or_try_init(|| async { self.connect().await.map(|(_, connection)| connection) });
+        connection.await.cloned()
+    }
+
+    async fn connect(&self) -> Result<(String, Connection), RuntimeError> {
+        let socket = self.socket.to_string_lossy();
+        let version = ClientVersion {
+            major_version: 1,
+            minor_version: 41,
+        };
+        let docker = Docker::connect_with_unix(&socket, LIBRARY_TIMEOUT_SECONDS, &version)
+            .map_err(runtime_error)?;
+        let unversioned = docker
+            .clone()
+            .with_request_modifier(|request| rewrite(request, None, None));
+        let found = unversioned.version().await.map_err(runtime_error)?;
+        let engine = found.version.unwrap_or_default();
+        let api = negotiate(
+            &engine,
+            &found.api_version.unwrap_or_default(),
+            found.min_api_version.as_deref(),
+        )?;
+        let docker = docker.with_request_modifier(move |request| rewrite(request, Some(api), None));
+        Ok((engine, Connection { docker, api }))
+    }
+
+    /// Makes one call within the usual deadline.
+    pub(super) async fn call<T, F>(
+        &self,
+        what: &'static str,
+        make: impl FnOnce(Connection) -> F,
+    ) -> Result<T, RuntimeError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.call_within(what, self.call_deadline, make).await
+    }
+
+    /// Makes one call, negotiating before it where that is still to do.
+    pub(super) async fn call_within<T, F>(
+        &self,
+        what: &'static str,
+        limit: Duration,
+        make: impl FnOnce(Connection) -> F,
+    ) -> Result<T, RuntimeError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let work = async { make(self.connection().await?).await.map_err(runtime_error) };
+        within(what, limit, work)
+            .await
+            .inspect_err(|error| self.forget_if_lost(error))
+    }
+
+    /// After the engine was lost it may come back as another version.
+    pub(super) fn forget_if_lost(&self, error: &RuntimeError) {
+        if matches!(error, RuntimeError::Unreachable(_)) {
+            *self.connection.lock() = Arc::default();
+        }
+    }
+}
+
+async fn within<T>(
+    what: &'static str,
+    limit: Duration,
+    work: impl Future<Output = Result<T, RuntimeError>>,
+) -> Result<T, RuntimeError> {
+    let timed_out = |_| RuntimeError::TimedOut {
+        what,
+        limit_seconds: limit.as_secs(),
+    };
+    tokio::time::timeout(limit, work).await.map_err(timed_out)?
+}
+
+/// Sets the version prefix of a request's path, whatever it was, and the registry's auth header when there is one.
+pub(super) fn rewrite<B>(
+    mut request: Request<B>,
+    api: Option<ApiVersion>,
+    auth: Option<&str>,
+) -> Request<B> {
+    let old = request
+        .uri()
+        .path_and_query()
+        .map_or("/", PathAndQuery::as_str);
+    let path = without_version(old);
+    let path = api.map_or_else(|| path.to_owned(), |api| format!("/v{api}{path}"));
+    let mut parts = request.uri().clone().into_parts();
+    // Both can only fail on characters a URI does not allow; the request then goes out as it was.
+    if let Ok(path) = PathAndQuery::try_from(path) {
+        parts.path_and_query = Some(path);
+        if let Ok(uri) = Uri::from_parts(parts) {
+            *request.uri_mut() = uri;
+        }
+    }
+    if let Some(Ok(mut value)) = auth.map(http::HeaderValue::from_str) {
+        value.set_sensitive(true);
+        request.headers_mut().insert("X-Registry-Auth", value);
+    }
+    request
+}
+
+fn without_version(path: &str) -> &str {
+    let rest = path
+        .strip_prefix("/v")
+        .and_then(|rest| rest.split_once('/'));
+    match rest {
+        Some((version, rest)) if ApiVersion::parse(version).is_some() => {
+            &path[path.len() - rest.len() - 1..]
+        }
+        _ => path,
+    }
+}
+
+/// The library's error in the runtime's words.
+pub(super) fn runtime_error(error: Error) -> RuntimeError {
+    match error {
+        Error::DockerResponseServerError {
+            status_code: 404,
+            message,
+        } => RuntimeError::NotFound(message),
+        Error::DockerResponseServerError {
+            status_code: 409,
+            message,
+        } => RuntimeError::Conflict(message),
+        Error::DockerResponseServerError {
+            status_code,
+            message,
+        } => RuntimeError::Refused {
+            status: status_code,
+            message,
+        },
+        Error::DockerStreamError { error } => RuntimeError::Refused {
+            status: 0,
+            message: error,
+        },
+        Error::RequestTimeoutError => RuntimeError::TimedOut {
+            what: "a request",
+            limit_seconds: LIBRARY_TIMEOUT_SECONDS,
+        },
+        Error::SocketNotFoundError(path) => {
+            RuntimeError::Unreachable(format!("there is no socket at {path}"))
+        }
+        error @ (Error::IOError { .. }
+        | Error::HyperResponseError { .. }
+        | Error::HyperLegacyError { .. }) => RuntimeError::Unreachable(with_causes(&error)),
+        error => RuntimeError::Refused {
+            status: 0,
+            message: with_causes(&error),
+        },
+    }
+}
+
+/// An error with all that lies behind it: the library's first sentence alone rarely names the cause.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(text: &str) -> ApiVersion {
+        ApiVersion::parse(text).unwrap()
+    }
+
+    #[test]
+    fn na_103_the_newest_version_that_both_know_is_spoken() {
+        for (engine, oldest, spoken) in [
+            ("1.41", Some("1.12"), "1.41"),
+            ("1.44", Some("1.24"), "1.44"),
+            ("1.52", Some("1.44"), "1.52"),
+            ("1.60", Some("1.44"), "1.52"),
+            ("1.43", None, "1.43"),
+        ] {
+            assert_eq!(negotiate("x", engine, oldest), Ok(api(spoken)), "{engine}");
+        }
+    }
+
+    #[test]
+    fn na_103_an_engine_out_of_range_is_refused_with_both_versions_named() {
+        for (engine, newest, oldest, text) in [
+            (
+                "19.03",
+                "1.40",
+                None,
+                "Docker Engine 19.03 speaks API 1.40, but 1.41 (Engine 20.10) or newer is needed",
+            ),
+            (
+                "40.0",
+                "1.70",
+                Some("1.60"),
+                "Docker Engine 40.0 speaks API 1.60 and newer, but this agent knows 1.52 at most",
+            ),
+        ] {
+            assert_eq!(
+                negotiate(engine, newest, oldest),
+                Err(RuntimeError::Unsupported(text.to_owned()))
+            );
+        }
+        assert!(negotiate("x", "new", None).is_err());
+    }
+
+    #[test]
+    fn the_version_prefix_replaces_any_other() {
+        for (path, version, expected) in [
+            (
+                "/containers/json?all=true",
+                Some("1.41"),
+                "/v1.41/containers/json?all=true",
+            ),
+            (
+                "/v1.53/containers/json",
+                Some("1.41"),
+                "/v1.41/containers/json",
+            ),
+            ("/v1.53/version", None, "/version"),
+            ("/version", None, "/version"),
+            ("/volumes/a", Some("1.44"), "/v1.44/volumes/a"),
+        ] {
+            let request = Request::builder()
+                .uri(format!("unix://2f72756e{path}"))
+                .body(())
+                .unwrap();
+            let rewritten = rewrite(request, version.map(api), Some("e30="));
+            assert_eq!(rewritten.uri().path_and_query().unwrap().as_str(), expected);
+            assert_eq!(rewritten.uri().host(), Some("2f72756e"));
+            assert_eq!(rewritten.headers()["X-Registry-Auth"], "e30=");
+        }
+    }
+
+    #[test]
+    fn only_a_local_engine_is_accepted() {
+        assert_eq!(socket_path(None), Ok(PathBuf::from("/var/run/docker.sock")));
+        assert_eq!(
+            socket_path(Some("")),
+            Ok(PathBuf::from("/var/run/docker.sock"))
+        );
+        assert_eq!(
+            socket_path(Some("unix:///run/user/1000/docker.sock")),
+            Ok("/run/user/1000/docker.sock".into())
+        );
+        for remote in [
+            "tcp://10.0.0.1:2375",
+            "ssh://host",
+            "unix://relative",
+            "/var/run/docker.sock",
+        ] {
+            let Err(RuntimeError::Unsupported(text)) = socket_path(Some(remote)) else {
+                panic!("{remote}")
+            };
+            assert!(text.contains(remote), "{text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_socket_is_an_engine_that_is_down() {
+        let engine = DockerEngine::new("/nonexistent/docker.sock");
+        let error = engine.ask_version().await.unwrap_err();
+        assert_eq!(
+            error,
+            RuntimeError::Unreachable("there is no socket at /nonexistent/docker.sock".to_owned())
+        );
+        assert_eq!(
+            error.to_string(),
+            "container runtime is down: there is no socket at /nonexistent/docker.sock"
+        );
+    }
+}
