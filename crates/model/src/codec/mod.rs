@@ -16,6 +16,7 @@ mod scalar;
 mod text;
 mod typed;
 mod unacted;
+mod write;
 mod yaml;
 
 use std::str::FromStr;
@@ -26,6 +27,7 @@ pub(crate) use self::limits::{MAX_DEPTH, depth_exceeds};
 pub use self::manifest::{Document, ManifestError, read_manifests};
 pub use self::read::{ReadError, Tree, read_tree};
 pub use self::unacted::unacted_fields;
+pub use self::write::{kubectl_json, to_yaml};
 use crate::kind::Kind;
 use crate::object::{Object, type_name};
 

@@ -23,8 +23,10 @@ pub(crate) struct WrongType {
 /// What a typed reading found: the paths of unknown fields, and the value written out again.
 type Reading = Result<(Vec<String>, Value), (String, String)>;
 
+type Reader = fn(&Value) -> Reading;
+
 /// Each kind with the type that reads it.
-static TYPES: &[(&Kind, fn(&Value) -> Reading)] = &[
+static TYPES: &[(&Kind, Reader)] = &[
     (&kind::NAMESPACE, round_trip::<Namespace>),
     (&kind::NODE, round_trip::<Node>),
     (&kind::POD, round_trip::<Pod>),

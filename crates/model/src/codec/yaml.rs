@@ -36,8 +36,20 @@ fn syntax_error(text: &str, error: &ScanError) -> ReadError {
     if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
         return ReadError::at(line, column, too_deep());
     }
-    // A parser may notice only on the next line that the line before was no key.
-    for candidate in [line, line.saturating_sub(1)] {
+    // A scalar that a tab interrupts is reported at its start; a line that is no key, only at the next one.
+    let is_tab = matches!(
+        error.kind(),
+        ErrorKind::TabNotAllowed
+            | ErrorKind::TabInBlockIndentation
+            | ErrorKind::TabInIndentation
+            | ErrorKind::TabInPlainScalar
+    );
+    let neighbour = if is_tab {
+        line + 1
+    } else {
+        line.saturating_sub(1)
+    };
+    for candidate in [line, neighbour] {
         if let Some((column, c)) = suspect_in_line(text, candidate) {
             let advice = if c == '\t' {
                 "YAML is indented with spaces"

@@ -5,6 +5,9 @@ use serde_json::json;
 use super::*;
 use crate::kind;
 
+mod manifests;
+mod properties;
+
 fn daemon(container_extra: &str) -> String {
     format!(
         "apiVersion: apps/v1\nkind: DaemonSet\nmetadata:\n  name: demo\nspec:\n  selector:\n    matchLabels:\n      app: \
