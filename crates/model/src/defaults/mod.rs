@@ -114,7 +114,7 @@ fn canonical_quantities(parent: &mut Mapping, key: &str) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::kind::KINDS;
     use proptest::prelude::*;

@@ -119,3 +119,6 @@ fn without_repeats(faults: Faults) -> Vec<FieldError> {
     }
     kept
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,3 +92,6 @@ fn check_spec(spec: &View, is_pod: bool, faults: &mut Faults) {
         .check_one_of(&["PreemptLowerPriority", "Never"], faults);
     resources::check_amounts(&spec.child("overhead"), faults);
 }
+
+#[cfg(test)]
+mod tests;
