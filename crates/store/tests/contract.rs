@@ -53,5 +53,5 @@ macro_rules! contract {
     };
 }
 
-contract!(memory, |limits| suite::memory(limits));
-contract!(sled, |limits| suite::sled(limits));
+contract!(memory, suite::memory);
+contract!(sled, suite::sled);

@@ -1,0 +1,424 @@
+//! Opening a directory: again, while it is open, when it is somebody else's, when it is from a later release.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that unwraps says where it failed"
+)]
+
+use futures::executor::block_on;
+use muster_store::{
+    Compare, ImportError, Key, Op, OpenError, Options, Revision, SledStore, Store, Txn, WatchError,
+    export, import, verify,
+};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+fn open(dir: &Path) -> Result<SledStore, OpenError> {
+    SledStore::open(dir, Options::default())
+}
+
+fn put(key: &str, value: &str) -> Op {
+    Op::Put {
+        key: Key::new(key),
+        value: value.to_owned().into(),
+        soft: false,
+    }
+}
+
+fn soft(key: &str, value: &str) -> Op {
+    Op::Put {
+        key: Key::new(key),
+        value: value.to_owned().into(),
+        soft: true,
+    }
+}
+
+fn commit(store: &SledStore, ops: impl Into<Vec<Op>>) -> Revision {
+    block_on(store.commit(Txn {
+        compares: vec![],
+        ops: ops.into(),
+    }))
+    .unwrap()
+}
+
+/// Every file with its bytes.
+fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(contents(&path));
+        } else {
+            let bytes = fs::read(&path).unwrap();
+            found.push((path, bytes));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_store_opened_again_holds_what_was_durable() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("new/store");
+    let store = open(&dir).unwrap();
+    let id = store.store_id().to_owned();
+    assert_eq!(store.revision(), Revision(0));
+    commit(&store, [put("a", "1"), put("b", "1"), soft("lease", "1")]);
+    commit(&store, [put("a", "2"), soft("b", "soft")]);
+    let last = commit(&store, [put("c", "3")]);
+    drop(store);
+
+    let store = open(&dir).unwrap();
+    assert_eq!(store.store_id(), id);
+    assert!(store.revision() > last);
+    let entries = block_on(store.list("", None)).unwrap().entries;
+    let lines: Vec<_> = entries
+        .iter()
+        .map(|e| (e.key.as_str(), &e.value[..], e.created.0, e.modified.0))
+        .collect();
+    assert_eq!(
+        lines,
+        [("a", &b"2"[..], 1, 2), ("b", b"1", 1, 1), ("c", b"3", 3, 3)]
+    );
+
+    // A writer that remembers a revision from before can still compare with it.
+    let txn = Txn {
+        compares: vec![Compare::At(Key::new("a"), Revision(2))],
+        ops: vec![put("a", "4")],
+    };
+    block_on(store.commit(txn)).unwrap();
+}
+
+#[test]
+fn a_watch_from_before_a_restart_is_too_old() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path()).unwrap();
+    let last = commit(&store, [soft("a", "1")]);
+    drop(store);
+    let store = open(root.path()).unwrap();
+    let now = store.revision();
+    assert_eq!(
+        store.watch("", last).err(),
+        Some(WatchError::TooOld {
+            asked: last,
+            oldest: now
+        })
+    );
+    assert!(store.watch("", now).is_ok());
+}
+
+#[test]
+fn soft_writes_alone_never_flush_and_never_let_the_counter_go_back() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("store");
+    let copy = root.path().join("copy");
+    let store = open(&dir).unwrap();
+    let mut last = Revision(0);
+    for _ in 0..1000 {
+        last = commit(&store, [soft("a", "1")]);
+    }
+    assert_eq!((last, store.stats().flushes), (Revision(1000), 0));
+    // The directory as a killed process leaves it.
+    copy_all(&dir, &copy);
+    assert!(open(&copy).unwrap().revision() > last);
+}
+
+#[test]
+fn the_next_block_is_reserved_before_the_last_one_is_used_up() {
+    let root = tempfile::tempdir().unwrap();
+    let (dir, copy) = (root.path().join("store"), root.path().join("copy"));
+    let store = open(&dir).unwrap();
+    let mut last = Revision(0);
+    for _ in 0..70_000 {
+        last = commit(&store, [soft("a", "1")]);
+    }
+    assert_eq!(last, Revision(70_000));
+    assert_eq!(store.stats().flushes, 1, "only for the next block");
+    copy_all(&dir, &copy);
+    assert!(open(&copy).unwrap().revision() > last);
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    for (path, bytes) in contents(from) {
+        let target = to.join(path.strip_prefix(from).unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::write(target, bytes).unwrap();
+    }
+}
+
+#[test]
+fn sixty_four_writers_share_flushes() {
+    let root = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(open(root.path()).unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let mut tasks = tokio::task::JoinSet::new();
+        for task in 0..64 {
+            let store = std::sync::Arc::clone(&store);
+            tasks.spawn(async move {
+                for turn in 0..20 {
+                    let ops = vec![put(&format!("k{task}"), &turn.to_string())];
+                    store
+                        .commit(Txn {
+                            compares: vec![],
+                            ops,
+                        })
+                        .await
+                        .unwrap();
+                }
+            });
+        }
+        tasks.join_all().await;
+    });
+    let stats = store.stats();
+    assert_eq!(stats.commits, 64 * 20);
+    assert!(stats.flushes < stats.commits / 2, "{stats:?}");
+}
+
+#[test]
+fn a_store_that_is_open_cannot_be_opened_again() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("store");
+    let store = open(&dir).unwrap();
+    commit(&store, [put("a", "1")]);
+    let error = open(&dir).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the store in {} is open in another process: stop that one first, or choose another directory",
+            dir.display()
+        )
+    );
+    assert!(matches!(verify(&dir), Err(OpenError::Locked { .. })));
+    commit(&store, [put("a", "2")]);
+    drop(store);
+    open(&dir).unwrap();
+}
+
+#[test]
+fn a_closed_store_can_be_opened_again_while_its_value_lives() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path()).unwrap();
+    commit(&store, [put("a", "1")]);
+    block_on(store.close());
+    let again = open(root.path()).unwrap();
+    assert!(block_on(again.get(&Key::new("a"))).is_some());
+}
+
+#[test]
+fn a_directory_with_other_files_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("thesis.tex"), "words").unwrap();
+    fs::create_dir(root.path().join("photos")).unwrap();
+    let before = contents(root.path());
+    let error = open(root.path()).unwrap_err();
+    assert!(matches!(error, OpenError::Foreign { .. }), "{error}");
+    assert!(matches!(
+        verify(root.path()),
+        Err(OpenError::NoStore { .. })
+    ));
+    assert_eq!(contents(root.path()), before);
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_file_is_no_directory() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("file");
+    fs::write(&path, "words").unwrap();
+    assert!(matches!(open(&path), Err(OpenError::NotADirectory { .. })));
+    assert!(matches!(
+        verify(&path),
+        Err(OpenError::NotADirectory { .. })
+    ));
+}
+
+#[test]
+fn a_store_of_a_later_format_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    drop(open(root.path()).unwrap());
+    fs::write(
+        root.path().join("muster-store.json"),
+        r#"{"format": 2, "state": {"new": true}}"#,
+    )
+    .unwrap();
+    let before = contents(root.path());
+    for error in [
+        open(root.path()).unwrap_err(),
+        verify(root.path()).unwrap_err(),
+    ] {
+        assert!(
+            matches!(error, OpenError::Newer { found: 2, .. }),
+            "{error}"
+        );
+    }
+    assert_eq!(contents(root.path()), before);
+}
+
+#[test]
+fn only_the_owner_may_look_into_a_new_store() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("store");
+    fs::create_dir(&dir).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).unwrap();
+    drop(open(&dir).unwrap());
+    assert_eq!(
+        fs::metadata(&dir).unwrap().permissions().mode() & 0o777,
+        0o700
+    );
+}
+
+#[test]
+fn a_start_that_was_cut_off_is_begun_again() {
+    let root = tempfile::tempdir().unwrap();
+    drop(open(root.path()).unwrap());
+    let marker = root.path().join("muster-store.json");
+    let creating = fs::read_to_string(&marker).unwrap();
+    // As left by a crash before the marker was there at all.
+    fs::remove_file(&marker).unwrap();
+    for name in ["sled", "watermark"] {
+        let path = root.path().join(name);
+        if path.is_dir() {
+            fs::remove_dir_all(path).unwrap()
+        } else {
+            fs::remove_file(path).unwrap()
+        }
+    }
+    fs::write(root.path().join("muster-store.json.new"), &creating[..10]).unwrap();
+    let store = open(root.path()).unwrap();
+    assert_eq!(store.revision(), Revision(0));
+}
+
+#[test]
+fn the_id_may_be_chosen_and_stays() {
+    let root = tempfile::tempdir().unwrap();
+    let options = Options {
+        store_id: Some("lab".to_owned()),
+        ..Options::default()
+    };
+    drop(SledStore::open(root.path(), options).unwrap());
+    let options = Options {
+        store_id: Some("other".to_owned()),
+        ..Options::default()
+    };
+    assert_eq!(
+        SledStore::open(root.path(), options).unwrap().store_id(),
+        "lab"
+    );
+}
+
+fn filled(dir: &Path) -> Vec<muster_store::Entry> {
+    let store = open(dir).unwrap();
+    commit(
+        &store,
+        [put("/a", "1"), put("/b", "zwei\n"), soft("/lease", "x")],
+    );
+    commit(&store, [put("/a", "3")]);
+    let mut entries = block_on(store.list("", None)).unwrap().entries;
+    entries.retain(|entry| entry.key.as_str() != "/lease");
+    entries
+}
+
+#[test]
+fn verify_tells_what_is_there() {
+    let root = tempfile::tempdir().unwrap();
+    filled(root.path());
+    let report = verify(root.path()).unwrap();
+    assert_eq!(
+        (report.keys, report.value_bytes, report.revision),
+        (2, 6, Revision(2))
+    );
+    assert_eq!(verify(root.path()).unwrap(), report);
+}
+
+#[test]
+fn an_export_makes_the_same_store_again() {
+    let root = tempfile::tempdir().unwrap();
+    let (from, to) = (root.path().join("from"), root.path().join("to"));
+    let entries = filled(&from);
+    let mut text = Vec::new();
+    assert_eq!(export(&from, &mut text).unwrap(), 2);
+    assert_eq!(import(&text[..], &to).unwrap(), 2);
+    assert_eq!(verify(&to).unwrap(), verify(&from).unwrap());
+    let mut again = Vec::new();
+    export(&to, &mut again).unwrap();
+    assert_eq!(
+        String::from_utf8(text).unwrap(),
+        String::from_utf8(again).unwrap()
+    );
+    let (old, new) = (open(&from).unwrap(), open(&to).unwrap());
+    assert_eq!(block_on(new.list("", None)).unwrap().entries, entries);
+    assert!(
+        new.revision() >= old.revision(),
+        "no revision of the old store is given out again"
+    );
+}
+
+#[test]
+fn an_import_goes_into_an_empty_directory_only() {
+    let root = tempfile::tempdir().unwrap();
+    let from = root.path().join("from");
+    filled(&from);
+    let mut text = Vec::new();
+    export(&from, &mut text).unwrap();
+    let before = verify(&from).unwrap();
+    assert!(matches!(
+        import(&text[..], &from),
+        Err(ImportError::NotEmpty { .. })
+    ));
+    assert_eq!(verify(&from).unwrap(), before);
+    let foreign = root.path().join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("x"), "x").unwrap();
+    assert!(matches!(
+        import(&text[..], &foreign),
+        Err(ImportError::NotEmpty { .. })
+    ));
+}
+
+#[test]
+fn a_damaged_export_is_refused_and_writes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let from = root.path().join("from");
+    filled(&from);
+    let mut text = Vec::new();
+    export(&from, &mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let cases = [
+        (String::new(), "the export is cut short: it has no end line"),
+        (
+            lines[..3].join("\n") + "\n",
+            "the export is cut short: it has no end line",
+        ),
+        (
+            "kind: Node\n".to_owned(),
+            "line 1 of the export: this is no export of a muster store",
+        ),
+        (
+            [lines[0], lines[1], lines[3]].join("\n") + "\n",
+            "line 3 of the export: there should be 2 keys before it, and there are 1",
+        ),
+        (
+            text.replace("MQ==", "Mg==").replace("Mw==", "NA=="),
+            "line 4 of the export: the checksum is wrong: the export was altered",
+        ),
+        (
+            text.replace("_export\":1", "_export\":2"),
+            "line 1 of the export: it is of version 2, and this release knows only 1",
+        ),
+    ];
+    let to = root.path().join("to");
+    for (text, message) in cases {
+        assert_eq!(
+            import(text.as_bytes(), &to).unwrap_err().to_string(),
+            message
+        );
+        assert!(!to.exists(), "{message}");
+    }
+}
