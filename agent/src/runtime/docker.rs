@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bollard::models::ContainerCreateBody;
+use bollard::models::{ContainerCreateBody, EventMessage};
 use bollard::query_parameters::{
     CreateContainerOptions, EventsOptions, RemoveContainerOptions, StopContainerOptions,
 };
@@ -29,12 +29,14 @@ use futures::stream::{BoxStream, StreamExt};
 use muster_model::time::SharedClock;
 use tokio::sync::Semaphore;
 
+use self::client::Abilities;
 pub use self::client::{
     ApiVersion, CALL_DEADLINE, DEFAULT_SOCKET, DockerEngine, NEWEST_API, OLDEST_API, socket_path,
 };
 pub use self::import::{CONTENT_LABEL, LocalImage, demo_image};
 use self::observe::Observer;
 use self::pause::PauseImage;
+pub use self::pause::SANDBOX_IMAGE;
 use super::labels::{self, NameConflict, Owner, resolve_name_conflict};
 use super::{
     ContainerId, ContainerSpec, ContainerView, ImageView, Labels, LogOptions, Namespace, Runtime,
@@ -71,6 +73,8 @@ pub struct DockerConfig {
     pub pull_patience: Duration,
     /// The engine's name of the network that pods are attached to: `bridge`.
     pub network: String,
+    /// Name of the sandbox's image, under which it is looked for and imported: [`SANDBOX_IMAGE`].
+    pub sandbox_image: String,
     /// Starts that may be under way at once: more gain nothing and slow each other down. Agents of one process may
     /// share it.
     pub starts: Arc<Semaphore>,
@@ -87,6 +91,7 @@ impl DockerConfig {
             call_deadline: CALL_DEADLINE,
             pull_patience: PULL_PATIENCE,
             network: "bridge".to_owned(),
+            sandbox_image: SANDBOX_IMAGE.to_owned(),
             starts: Arc::new(Semaphore::new(2 * processors)),
         }
     }
@@ -96,7 +101,7 @@ impl DockerConfig {
 pub struct DockerRuntime {
     engine: DockerEngine,
     config: DockerConfig,
-    observer: Observer,
+    observer: Arc<Observer>,
     pause: PauseImage,
 }
 
@@ -104,17 +109,24 @@ impl DockerRuntime {
     /// A runtime that connects when it is first used: the engine may be down, and may come back as another version.
     pub fn new(config: DockerConfig) -> Self {
         let engine = DockerEngine::with_deadline(config.socket.clone(), config.call_deadline);
+        let pause = PauseImage::new(&config.sandbox_image);
         Self {
             engine,
             config,
-            observer: Observer::default(),
-            pause: PauseImage::default(),
+            observer: Arc::default(),
+            pause,
         }
     }
 
     /// The engine behind it.
     pub fn engine(&self) -> &DockerEngine {
         &self.engine
+    }
+
+    async fn abilities(&self) -> Result<Abilities, RuntimeError> {
+        self.engine
+            .call("version", async |connection| Ok(connection.abilities))
+            .await
     }
 
     async fn list_where(&self, pod_uid: Option<&str>) -> Result<Vec<ContainerView>, RuntimeError> {
@@ -126,9 +138,10 @@ impl DockerRuntime {
     }
 
     async fn make_sandbox(&self, spec: &SandboxSpec) -> Result<ContainerId, RuntimeError> {
+        let engine = self.abilities().await?;
         let labels = self.config.owner.stamp(&spec.labels);
-        let body =
-            |image: &str| create::sandbox_body(spec, labels.clone(), image, &self.config.network);
+        let network = &self.config.network;
+        let body = |image: &str| create::sandbox_body(spec, labels.clone(), image, engine, network);
         let image = self.pause.id(&self.engine).await?;
         let id = match self
             .create_named(&spec.name, &spec.labels, body(&image))
@@ -191,12 +204,9 @@ impl DockerRuntime {
     }
 
     async fn make_container(&self, spec: &ContainerSpec) -> Result<ContainerId, RuntimeError> {
-        let api = self
-            .engine
-            .call("version", async |connection| Ok(connection.api))
-            .await?;
+        let engine = self.abilities().await?;
         let labels = self.config.owner.stamp(&spec.labels);
-        let body = create::container_body(spec, labels, api, &self.config.network);
+        let body = create::container_body(spec, labels, engine, &self.config.network);
         self.create_named(&spec.name, &spec.labels, body).await
     }
 
@@ -361,16 +371,24 @@ impl DockerRuntime {
             filters: Some(filters),
         };
         let events = connection.docker.events(Some(options));
+        let observer = self.observer.clone();
         let hints = events
             .take_while(|event| std::future::ready(event.is_ok()))
-            .filter_map(|event| {
-                let pod_uid = event
-                    .ok()
-                    .and_then(|event| event.actor?.attributes?.remove(labels::POD_UID));
-                std::future::ready(pod_uid.map(|pod_uid| RuntimeEvent { pod_uid }))
+            .filter_map(move |event| {
+                std::future::ready(event.ok().and_then(|event| hint(&observer, event)))
             });
         Ok(hints.boxed())
     }
+}
+
+/// What an event tells: of which pod, and, beside that, what the engine's inspect may never show.
+fn hint(observer: &Observer, event: EventMessage) -> Option<RuntimeEvent> {
+    let actor = event.actor?;
+    let pod_uid = actor.attributes?.remove(labels::POD_UID)?;
+    if event.action.as_deref() == Some("oom") {
+        observer.note_out_of_memory(ContainerId(actor.id?));
+    }
+    Some(RuntimeEvent { pod_uid })
 }
 
 impl Runtime for DockerRuntime {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::errors::Error;
+use bollard::query_parameters::RemoveImageOptions;
 use bollard::{ClientVersion, Docker};
 use http::uri::PathAndQuery;
 use http::{Request, Uri};
@@ -97,11 +98,32 @@ pub(super) fn negotiate(
     }
 }
 
+/// What an engine can do, as far as create bodies depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Abilities {
+    /// The version spoken.
+    pub(super) api: ApiVersion,
+    /// The lowest `oom_score_adj` it can give. Without CAP_SYS_RESOURCE, as inside another container, an engine cannot
+    /// go below its own, and a start that asks for less fails with words that say nothing of it.
+    pub(super) lowest_oom_score: i64,
+}
+
+/// Reads the lowest score from an engine's `/proc/PID/status` and `/proc/PID/oom_score_adj`. What cannot be read is
+/// taken for an engine with all rights.
+fn lowest_oom_score(status: &str, own_score: &str) -> i64 {
+    const CAP_SYS_RESOURCE: u64 = 1 << 24;
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    match effective.and_then(|caps| u64::from_str_radix(caps.trim(), 16).ok()) {
+        Some(caps) if caps & CAP_SYS_RESOURCE == 0 => own_score.trim().parse().unwrap_or(0).max(0),
+        _ => -1000,
+    }
+}
+
 /// A negotiated connection; cheap to clone. Each call opens a socket of its own, so a hanging one blocks no other.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) docker: Docker,
-    pub(super) api: ApiVersion,
+    pub(super) abilities: Abilities,
 }
 
 /// A local Docker engine, spoken to over its socket. Connects when first used, and again when it was lost.
@@ -137,13 +159,16 @@ impl DockerEngine {
         let (engine, api) = within("version", limit, async {
             self.connect()
                 .await
-                .map(|(engine, found)| (engine, found.api))
+                .map(|(engine, found)| (engine, found.abilities.api))
         })
         .await
         .inspect_err(|error| self.forget_if_lost(error))?;
         // An engine that was upgraded behind the socket is spoken to anew.
         let cell = self.connection.lock().clone();
-        if cell.get().is_some_and(|connection| connection.api != api) {
+        if cell
+            .get()
+            .is_some_and(|connection| connection.abilities.api != api)
+        {
             *self.connection.lock() = Arc::default();
         }
         Ok((engine, api))
@@ -175,7 +200,60 @@ impl DockerEngine {
             found.min_api_version.as_deref(),
         )?;
         let docker = docker.with_request_modifier(move |request| rewrite(request, Some(api), None));
-        Ok((engine, Connection { docker, api }))
+        let abilities = Abilities {
+            api,
+            lowest_oom_score: self.lowest_oom_score().await,
+        };
+        Ok((engine, Connection { docker, abilities }))
+    }
+
+    /// Looks at the process behind the socket, which is on this host.
+    async fn lowest_oom_score(&self) -> i64 {
+        let stream = tokio::net::UnixStream::connect(&self.socket).await;
+        let Some(pid) = stream
+            .ok()
+            .and_then(|stream| stream.peer_cred().ok()?.pid())
+        else {
+            return -1000;
+        };
+        let read = async |file: &str| {
+            tokio::fs::read_to_string(format!("/proc/{pid}/{file}"))
+                .await
+                .unwrap_or_default()
+        };
+        let lowest = lowest_oom_score(&read("status").await, &read("oom_score_adj").await);
+        if lowest > -1000 {
+            tracing::info!(
+                lowest,
+                "the engine lacks CAP_SYS_RESOURCE: no container can be protected from the OOM killer"
+            );
+        }
+        lowest
+    }
+
+    /// Takes a name off a local image, and removes the image when that was its last one and nothing runs it. Fine when
+    /// there is no such image.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub async fn remove_image(&self, reference: &str) -> Result<(), RuntimeError> {
+        let options = RemoveImageOptions {
+            force: true,
+            ..RemoveImageOptions::default()
+        };
+        let removed = self
+            .call("remove image", async move |connection| {
+                connection
+                    .docker
+                    .remove_image(reference, Some(options), None)
+                    .await
+                    .map(drop)
+            })
+            .await;
+        match removed {
+            Err(RuntimeError::NotFound(_)) => Ok(()),
+            other => other,
+        }
     }
 
     /// Makes one call within the usual deadline.
@@ -362,6 +440,19 @@ mod tests {
             );
         }
         assert!(negotiate("x", "new", None).is_err());
+    }
+
+    #[test]
+    fn an_engine_without_the_capability_gives_no_score_below_its_own() {
+        let status = |caps: &str| format!("Name:\tdockerd\nCapEff:\t{caps}\n");
+        assert_eq!(
+            lowest_oom_score(&status("000001ffffffffff"), "-500\n"),
+            -1000
+        );
+        assert_eq!(lowest_oom_score(&status("000001fffeffffff"), "0\n"), 0);
+        assert_eq!(lowest_oom_score(&status("000001fffeffffff"), "-500\n"), 0);
+        assert_eq!(lowest_oom_score(&status("0000000000000000"), "300\n"), 300);
+        assert_eq!(lowest_oom_score("", ""), -1000);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use bollard::models::{
     PortMap, RestartPolicy, RestartPolicyNameEnum,
 };
 
-use super::client::ApiVersion;
+use super::client::{Abilities, ApiVersion};
 use crate::runtime::{ContainerSpec, Labels, Mount, Namespace, PortMapping, SandboxSpec};
 
 /// CPU weight of a sandbox: the least there is.
@@ -31,6 +31,7 @@ pub(super) fn sandbox_body(
     spec: &SandboxSpec,
     labels: Labels,
     image: &str,
+    engine: Abilities,
     network: &str,
 ) -> ContainerCreateBody {
     let host_network = spec.network == Namespace::Host;
@@ -43,7 +44,7 @@ pub(super) fn sandbox_body(
             port_bindings: (!spec.ports.is_empty()).then(|| port_bindings(&spec.ports)),
             sysctls: (!spec.sysctls.is_empty()).then(|| spec.sysctls.clone().into_iter().collect()),
             cpu_shares: Some(SANDBOX_CPU_SHARES),
-            oom_score_adj: Some(SANDBOX_OOM_SCORE_ADJ),
+            oom_score_adj: Some(SANDBOX_OOM_SCORE_ADJ.max(engine.lowest_oom_score)),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
             readonly_rootfs: Some(true),
             log_config: Some(log_config("none", &[])),
@@ -57,7 +58,7 @@ pub(super) fn sandbox_body(
 pub(super) fn container_body(
     spec: &ContainerSpec,
     labels: Labels,
-    api: ApiVersion,
+    engine: Abilities,
     network: &str,
 ) -> ContainerCreateBody {
     let (resources, security) = (&spec.resources, &spec.security);
@@ -83,7 +84,7 @@ pub(super) fn container_body(
             mounts: non_empty_list(
                 spec.mounts
                     .iter()
-                    .map(|mount| bind_mount(mount, api))
+                    .map(|mount| bind_mount(mount, engine.api))
                     .collect(),
             ),
             cpu_shares: Some(resources.cpu_shares),
@@ -91,7 +92,7 @@ pub(super) fn container_body(
             cpu_quota: Some(resources.cpu_quota),
             memory: Some(resources.memory),
             memory_swap: Some(resources.memory_swap),
-            oom_score_adj: Some(resources.oom_score_adj),
+            oom_score_adj: Some(resources.oom_score_adj.max(engine.lowest_oom_score)),
             privileged: Some(security.privileged),
             cap_add: non_empty_list(security.cap_add.clone()),
             cap_drop: non_empty_list(security.cap_drop.clone()),

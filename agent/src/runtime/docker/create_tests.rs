@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use super::*;
 use crate::runtime::{ContainerId, Resources, Security};
 
-const OLD: ApiVersion = ApiVersion {
-    major: 1,
-    minor: 41,
-};
-const NEW: ApiVersion = ApiVersion {
-    major: 1,
-    minor: 52,
-};
+const OLD: Abilities = engine(41);
+
+const fn engine(minor: u32) -> Abilities {
+    Abilities {
+        api: ApiVersion { major: 1, minor },
+        lowest_oom_score: -1000,
+    }
+}
 
 fn labels() -> Labels {
     [("muster.dev/node", "n1"), ("io.kubernetes.pod.uid", "u1")]
@@ -42,11 +42,11 @@ fn container_spec() -> ContainerSpec {
 }
 
 fn sandbox(spec: &SandboxSpec) -> Value {
-    serde_json::to_value(sandbox_body(spec, labels(), "sha256:0", "bridge")).unwrap()
+    serde_json::to_value(sandbox_body(spec, labels(), "sha256:0", OLD, "bridge")).unwrap()
 }
 
-fn container(spec: &ContainerSpec, api: ApiVersion) -> Value {
-    serde_json::to_value(container_body(spec, labels(), api, "bridge")).unwrap()
+fn container(spec: &ContainerSpec, engine: Abilities) -> Value {
+    serde_json::to_value(container_body(spec, labels(), engine, "bridge")).unwrap()
 }
 
 #[test]
@@ -161,6 +161,31 @@ fn na_037_resources_are_sent_as_they_were_worked_out() {
         assert_eq!(host[field], json!(value), "{field}");
     }
     assert_eq!(host["NanoCpus"], Value::Null);
+}
+
+#[test]
+fn an_engine_that_cannot_lower_the_oom_score_is_not_asked_to() {
+    let weak = Abilities {
+        lowest_oom_score: 0,
+        ..OLD
+    };
+    let score = |oom_score_adj| {
+        let resources = Resources {
+            oom_score_adj,
+            ..Resources::default()
+        };
+        container(
+            &ContainerSpec {
+                resources,
+                ..container_spec()
+            },
+            weak,
+        )["HostConfig"]["OomScoreAdj"]
+            .clone()
+    };
+    assert_eq!((score(-997), score(750)), (json!(0), json!(750)));
+    let body = sandbox_body(&sandbox_spec(), labels(), "sha256:0", weak, "bridge");
+    assert_eq!(body.host_config.unwrap().oom_score_adj, Some(0));
 }
 
 #[test]
@@ -319,13 +344,7 @@ fn na_103_mount_fields_follow_the_api_version() {
         container(&spec, OLD)["HostConfig"]["Mounts"],
         json!([entry(true, plain.clone()), entry(false, plain.clone())])
     );
-    for api in [
-        ApiVersion {
-            major: 1,
-            minor: 44,
-        },
-        NEW,
-    ] {
+    for api in [engine(44), engine(52)] {
         let not_recursive = json!({"Propagation": "rslave", "ReadOnlyNonRecursive": true});
         assert_eq!(
             container(&spec, api)["HostConfig"]["Mounts"],

@@ -75,7 +75,7 @@ pub(super) async fn pull(
     let connection = engine
         .call("version", async |connection| Ok(connection))
         .await?;
-    let (api, auth) = (connection.api, auth.to_owned());
+    let (api, auth) = (connection.abilities.api, auth.to_owned());
     let docker = connection.docker.with_request_modifier(move |request| {
         rewrite(
             request,

@@ -25,6 +25,8 @@ const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(super) struct Observer {
     details: Mutex<BTreeMap<ContainerId, Details>>,
+    /// Containers an event said were out of memory. When the engine hears of the end first, its inspect never tells.
+    out_of_memory: Mutex<BTreeSet<ContainerId>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +40,11 @@ struct Details {
 }
 
 impl Observer {
+    /// An event said that the kernel killed a process of this container for want of memory.
+    pub(super) fn note_out_of_memory(&self, id: ContainerId) {
+        self.out_of_memory.lock().insert(id);
+    }
+
     /// The containers that carry all these labels (`KEY=VALUE`), oldest first. `all`: the list is the whole of
     /// what this observer sees, so details of others are dropped.
     pub(super) async fn list(
@@ -63,6 +70,7 @@ impl Observer {
                 .map(ContainerId)
                 .collect();
             self.details.lock().retain(|id, _| ids.contains(id));
+            self.out_of_memory.lock().retain(|id| ids.contains(id));
         }
         let mut views: Vec<ContainerView> = stream::iter(summaries)
             .map(|summary| self.view(engine, summary))
@@ -92,6 +100,15 @@ impl Observer {
                 Err(error) => return Err(error),
             },
         };
+        let mut state = details.state;
+        if let ContainerState::Exited {
+            exit_code: 137,
+            oom_killed,
+            ..
+        } = &mut state
+        {
+            *oom_killed |= self.out_of_memory.lock().contains(&id);
+        }
         let name = summary
             .names
             .unwrap_or_default()
@@ -108,9 +125,8 @@ impl Observer {
             labels: summary.labels.unwrap_or_default().into_iter().collect(),
             image_id: summary.image_id.unwrap_or_default(),
             created_at: details.created_at,
-            ip: address(&networks)
-                .filter(|_| matches!(details.state, ContainerState::Running { .. })),
-            state: details.state,
+            ip: address(&networks).filter(|_| matches!(state, ContainerState::Running { .. })),
+            state,
             log_path: details.log_path,
         }))
     }

@@ -8,33 +8,39 @@ use tokio::sync::OnceCell;
 use super::client::DockerEngine;
 use super::import::LocalImage;
 use crate::runtime::RuntimeError;
-use crate::runtime::labels::FORMAT_VERSION;
 
 /// The program, built by `agent/build.rs` from `agent/pause/pause.rs`.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pause"));
 /// Label that tells which program an image holds, so that another agent's build is told from ours.
 const LABEL: &str = "muster.dev/sandbox";
 
-/// The image as it is imported.
-pub(super) fn image() -> LocalImage {
-    LocalImage::new(format!("muster.dev/pause:{FORMAT_VERSION}"))
-        .labelled(LABEL)
-        .file("pause", 0o755, PROGRAM)
-        .change(r#"ENTRYPOINT ["/pause"]"#)
-}
+/// The image's usual name; its tag is the version of the labelling.
+pub const SANDBOX_IMAGE: &str = "muster.dev/pause:1";
 
-/// The id of the sandbox's image, made when it is first needed.
-#[derive(Default)]
+/// The image of the sandbox, made when it is first needed.
 pub(super) struct PauseImage {
+    image: LocalImage,
     id: Mutex<Arc<OnceCell<String>>>,
 }
 
 impl PauseImage {
+    /// The image under this name.
+    pub(super) fn new(reference: &str) -> Self {
+        let image = LocalImage::new(reference)
+            .labelled(LABEL)
+            .file("pause", 0o755, PROGRAM)
+            .change(r#"ENTRYPOINT ["/pause"]"#);
+        Self {
+            image,
+            id: Mutex::default(),
+        }
+    }
+
     /// Its id; imports the image when it is missing or another build's. Several callers import it once.
     pub(super) async fn id(&self, engine: &DockerEngine) -> Result<String, RuntimeError> {
         let cell = self.id.lock().clone();
-        let id =
-            cell.get_or_try_init(|| async { image().ensure(engine).await.map(|image| image.id) });
+        let id = cell
+            .get_or_try_init(|| async { self.image.ensure(engine).await.map(|image| image.id) });
         id.await.cloned()
     }
 
