@@ -307,7 +307,14 @@ mod tests {
 
     #[test]
     fn operators_on_labels() {
-        let cases: [(&str, &str, &[&str], &[(&str, &str)], bool); 17] = [
+        type Case = (
+            &'static str,
+            &'static str,
+            &'static [&'static str],
+            &'static [(&'static str, &'static str)],
+            bool,
+        );
+        let cases: [Case; 17] = [
             ("color", "In", &["blue"], &[("color", "blue")], true),
             ("color", "In", &["blue"], &[("color", "red")], false),
             ("color", "In", &["blue"], &[], false),

@@ -1,10 +1,12 @@
 //! Label selectors: their form, and whether they match a set of labels.
 
-use std::collections::BTreeMap;
+use serde::Deserialize;
 
 use super::metadata;
 use super::view::{Faults, View};
+use crate::k8s::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use crate::names;
+use crate::selector::Selector;
 
 const NEEDS_VALUES: &str = "must be specified when `operator` is 'In' or 'NotIn'";
 const HAS_VALUES: &str = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
@@ -80,33 +82,11 @@ pub(super) fn check_key(key: &View, faults: &mut Faults) {
 
 /// Whether a well-formed selector matches; an absent one matches nothing, an empty one everything.
 pub(super) fn matches(selector: &View, labels: &View) -> bool {
-    if !selector.is_present() {
-        return false;
-    }
-    let labels: BTreeMap<&str, &str> = labels
-        .entries()
-        .into_iter()
-        .map(|(key, value)| (key, value.text()))
+    let labels = (labels.entries().into_iter())
+        .map(|(key, value)| (key.to_owned(), value.text().to_owned()))
         .collect();
-    let all_labels = (selector.child("matchLabels").entries().into_iter())
-        .all(|(key, value)| labels.get(key).is_some_and(|found| *found == value.text()));
-    all_labels
-        && selector
-            .child("matchExpressions")
-            .items()
-            .iter()
-            .all(|requirement| {
-                let found = labels.get(requirement.child("key").text());
-                let listed = || {
-                    let values = requirement.child("values").items();
-                    found.is_some_and(|found| values.iter().any(|value| value.text() == *found))
-                };
-                match requirement.child("operator").text() {
-                    "In" => listed(),
-                    "NotIn" => !listed(),
-                    "Exists" => found.is_some(),
-                    "DoesNotExist" => found.is_none(),
-                    _ => false,
-                }
-            })
+    LabelSelector::deserialize(selector.shown())
+        .ok()
+        .and_then(|spec| Selector::from_spec(&spec).ok())
+        .is_some_and(|selector| selector.matches(&labels))
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::codec::{self, FieldValidation, read_manifests};
 use crate::defaults;
 use crate::kind::KINDS;
 
@@ -433,6 +434,37 @@ fn several_faults_are_one_message_with_brackets() {
         invalid_message(&kind::POD, "p", &faults[..1]),
         "Pod \"p\" is invalid: spec.a: Required value"
     );
+}
+
+#[test]
+fn the_examples_are_accepted_exactly_as_they_are() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut judged = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "yaml") {
+            continue;
+        }
+        let name = path.display().to_string();
+        for document in read_manifests(&name, &std::fs::read(&path).unwrap()).unwrap() {
+            let kind = document.object.kind().unwrap();
+            let decoded = codec::decode_tree(
+                kind,
+                document.object.into_tree(),
+                &document.duplicates,
+                FieldValidation::Strict,
+            );
+            let mut tree = decoded.unwrap().object.into_tree();
+            if kind.namespaced && tree.pointer("/metadata/namespace").is_none() {
+                tree["metadata"]["namespace"] = json!("default");
+            }
+            let object = defaulted(kind, tree);
+            assert_eq!(texts(&create(kind, &object)), [""; 0], "{name}");
+            assert_eq!(warnings(kind, &object), [""; 0], "{name}");
+            judged += 1;
+        }
+    }
+    assert!(judged >= 2, "the examples are where they were");
 }
 
 proptest! {

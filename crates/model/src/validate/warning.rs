@@ -60,45 +60,6 @@ fn of_pod(spec: &View, lines: &mut Vec<String>) {
             fractional_bytes(&container, lines);
         }
     }
-    for volume in spec.child("volumes").items() {
-        for source in [
-            "persistentVolumeClaim",
-            "csi",
-            "ephemeral",
-            "nfs",
-            "iscsi",
-            "image",
-        ] {
-            if volume.child(source).is_present() {
-                lines.push(unsupported(&volume.child(source)));
-            }
-        }
-    }
-    for field in [spec.child("resourceClaims")] {
-        if !field.is_empty() {
-            lines.push(unsupported(&field));
-        }
-    }
-    for field in [
-        spec.child("topologySpreadConstraints"),
-        spec.child("schedulingGates"),
-        spec.down(&["affinity", "podAffinity"]),
-        spec.down(&["affinity", "podAntiAffinity"]),
-    ] {
-        if !field.is_empty() {
-            lines.push(format!(
-                "{}: kept, but Muster does not act on it",
-                field.path()
-            ));
-        }
-    }
-}
-
-fn unsupported(field: &View) -> String {
-    format!(
-        "{}: node agents of Muster do not support this and will reject the pod",
-        field.path()
-    )
 }
 
 fn repeated_variables(container: &View, lines: &mut Vec<String>) {
