@@ -6,5 +6,7 @@ pub mod cache;
 pub mod controllers;
 pub mod events;
 pub mod heartbeats;
+pub mod listen;
 pub mod registry;
 pub mod status;
+pub mod tls;

@@ -1,8 +1,11 @@
-//! Who asks, and what they may do.
+//! Who asks ([`Caller`], from a client certificate), and what they may do ([`authorize()`]).
 
+mod authenticate;
+mod authorize;
 mod caller;
 pub(crate) mod node;
+mod pod_references;
 
-pub use caller::{
-    AUTHENTICATED, Caller, MASTERS, NODE_USER_PREFIX, NODES, UNAUTHENTICATED, VIEWERS,
-};
+pub use authenticate::from_peer_certificate;
+pub use authorize::{Ask, Verb, authorize};
+pub use caller::{AUTHENTICATED, Caller, MASTERS, NODE_USER_PREFIX, NODES, UNAUTHENTICATED, VIEWERS};

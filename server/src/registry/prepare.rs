@@ -16,7 +16,7 @@ use super::strategy::{self, Grace};
 use super::write::{Action, DeleteOptions, Precondition, Propagation, Write};
 use super::{Registry, keys};
 use crate::admit;
-use crate::auth::Caller;
+use crate::auth::{self, Caller};
 use crate::cache::Stored;
 use crate::status::{ApiError, Cause, NAMESPACE_TERMINATING};
 
@@ -83,7 +83,7 @@ impl Registry {
             Action::Replace { object, status } => {
                 let old = self.existing(kind, &object.namespaced_name())?;
                 check_body_version(kind, object, &old)?;
-                self.prepare_update(kind, object.clone(), &old, *status)
+                self.prepare_update(caller, object.clone(), &old, *status)
             }
             Action::Edit {
                 key,
@@ -96,7 +96,7 @@ impl Registry {
                 let mut object = Object::clone(old.object());
                 edit(&mut object)?;
                 check_body_version(kind, &object, &old)?;
-                self.prepare_update(kind, object, &old, *status)
+                self.prepare_update(caller, object, &old, *status)
             }
             Action::Delete { key, options } => {
                 let old = self.existing(kind, key)?;
@@ -135,7 +135,7 @@ impl Registry {
         admit::default(kind, &mut object);
         strategy.finish_create(&mut object)?;
         refuse(kind, object.name(), admit::validate_create(kind, &object))?;
-        crate::auth::node::admit_create(caller, kind, &object)?;
+        auth::node::admit_create(caller, kind, &object, self.cache())?;
         let key = object.namespaced_name();
         if self.cache().get(kind, &key).is_some() {
             return Err(ApiError::already_exists(kind, &key.name));
@@ -232,11 +232,12 @@ impl Registry {
 
     fn prepare_update(
         &self,
-        kind: &'static Kind,
+        caller: &Caller,
         mut new: Object,
         stored: &Arc<Stored>,
         status: bool,
     ) -> Result<Prepared, ApiError> {
+        let kind = stored.kind;
         if status && !kind.has_status {
             return Err(ApiError::unknown_resource());
         }
@@ -265,6 +266,7 @@ impl Registry {
         if new == old {
             return Ok(Prepared::unchanged(Arc::clone(stored)));
         }
+        auth::node::admit_update(caller, kind, &new, &old, self.cache())?;
         if may_go(kind, &new) {
             return Ok(Prepared::remove(Arc::clone(stored)));
         }

@@ -1,0 +1,47 @@
+//! `/healthz`, `/livez`, `/readyz`, `/metrics`: for everybody but the last.
+
+use axum::extract::{Extension, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::Router;
+use http::header::CONTENT_TYPE;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::Caller;
+use crate::cache::Cache;
+use crate::metrics::Metrics;
+use crate::status::{ApiError, Reason};
+
+#[derive(Clone)]
+struct Health {
+    cache: Cache,
+    metrics: Metrics,
+    stop: CancellationToken,
+}
+
+/// The paths. `ready` turns to 503 when the server begins to stop, so that nobody new is sent here.
+pub(crate) fn router(cache: Cache, metrics: Metrics, stop: CancellationToken) -> Router {
+    Router::new()
+        .route("/healthz", get(ready))
+        .route("/livez", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(show_metrics))
+        .with_state(Health { cache, metrics, stop })
+}
+
+async fn ready(State(health): State<Health>) -> Response {
+    if health.stop.is_cancelled() {
+        ApiError::unavailable("the server is shutting down").into_response()
+    } else {
+        "ok".into_response()
+    }
+}
+
+async fn show_metrics(State(health): State<Health>, caller: Option<Extension<Caller>>) -> Response {
+    // Names of kinds and counts say something about the cluster: not for strangers.
+    if caller.is_none_or(|Extension(caller)| caller.is_anonymous()) {
+        return ApiError::new(Reason::Unauthorized, "Unauthorized").into_response();
+    }
+    let text = health.metrics.text(&health.cache);
+    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+}
