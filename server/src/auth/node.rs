@@ -127,7 +127,7 @@ fn check_labels(kind: &'static Kind, new: &Object, old: Option<&Object>) -> Resu
     }
 }
 
-fn check_event(node: &str, event: &Object, cache: &Cache) -> Result<(), ApiError> {
+pub(crate) fn check_event(node: &str, event: &Object, cache: &Cache) -> Result<(), ApiError> {
     let text = |field: &str| event.text_at(&format!("/involvedObject/{field}")).to_owned();
     let own = match text("kind").as_str() {
         "Node" => text("name") == node,

@@ -19,7 +19,7 @@ mod typed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_model::kind::Kind;
+use muster_model::kind::{Kind, NODE};
 use muster_model::object::NamespacedName;
 use muster_store::{Revision, Store, WatchError};
 use parking_lot::RwLock;
@@ -59,6 +59,17 @@ pub struct Snapshot {
     /// In order of namespace and name.
     pub items: Vec<Arc<Stored>>,
     /// The state it shows: watch from here to miss nothing.
+    pub revision: Revision,
+}
+
+/// What concerns one node, at one revision.
+#[derive(Debug, Clone)]
+pub struct NodeView {
+    /// The pods bound to it, ordered by namespace and name.
+    pub pods: Vec<Arc<Stored>>,
+    /// The Node object; `None`: not registered.
+    pub node: Option<Arc<Stored>>,
+    /// The state this shows.
     pub revision: Revision,
 }
 
@@ -142,6 +153,16 @@ impl Cache {
     /// The pods whose `spec.nodeName` is this node, ordered by namespace and name.
     pub fn pods_on_node(&self, node: &str) -> Vec<Arc<Stored>> {
         self.inner.state.read().pods_on_node(node)
+    }
+
+    /// A node's pods and its Node object, all at the same revision.
+    pub fn node_view(&self, node: &str) -> NodeView {
+        let state = self.inner.state.read();
+        NodeView {
+            pods: state.pods_on_node(node),
+            node: state.get(&NODE, &NamespacedName::new("", node)),
+            revision: state.revision(),
+        }
     }
 
     /// Objects of any kind that name this uid in `metadata.ownerReferences`.
