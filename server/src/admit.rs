@@ -7,10 +7,10 @@ use muster_model::codec;
 use muster_model::field_path::FieldError;
 use muster_model::kind::Kind;
 use muster_model::object::Object;
-use serde_json::Value;
+use muster_model::patch::{self, PatchError, PatchForm};
+use muster_model::validate;
 
-use crate::registry::PatchType;
-use crate::status::ApiError;
+use crate::status::{ApiError, Reason};
 
 pub use muster_model::codec::FieldValidation;
 
@@ -27,7 +27,8 @@ pub fn decode(
     if bytes.len() > MAX_BODY_BYTES {
         return Err(ApiError::too_large(MAX_BODY_BYTES));
     }
-    let decoded = codec::decode(kind, bytes, validation).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let decoded = codec::decode(kind, bytes, validation)
+        .map_err(|error| ApiError::bad_request(error.to_string()))?;
     Ok((decoded.object, decoded.warnings))
 }
 
@@ -42,15 +43,6 @@ pub(crate) fn recheck(
     Ok((decoded.object, decoded.warnings))
 }
 
-/// Reads a patch, JSON or YAML.
-pub fn decode_patch(bytes: &[u8]) -> Result<Value, ApiError> {
-    if bytes.len() > MAX_BODY_BYTES {
-        return Err(ApiError::too_large(MAX_BODY_BYTES));
-    }
-    let tree = codec::read_tree(bytes).map_err(|error| ApiError::bad_request(error.to_string()))?;
-    Ok(tree.value)
-}
-
 /// Fills in what the author left out.
 pub(crate) fn default(kind: &'static Kind, object: &mut Object) {
     muster_model::defaults::apply(kind, object);
@@ -58,31 +50,44 @@ pub(crate) fn default(kind: &'static Kind, object: &mut Object) {
 
 /// What is wrong with a new object.
 pub(crate) fn validate_create(kind: &'static Kind, object: &Object) -> Vec<FieldError> {
-    { let _ = (kind, object); Vec::new() }
+    validate::create(kind, object)
 }
 
 /// What is wrong with a change.
 pub(crate) fn validate_update(kind: &'static Kind, new: &Object, old: &Object) -> Vec<FieldError> {
-    { let _ = (kind, new, old); Vec::new() }
+    validate::update(kind, new, old)
 }
 
 /// What is wrong with a change of status.
 pub(crate) fn validate_status(kind: &'static Kind, new: &Object, old: &Object) -> Vec<FieldError> {
-    { let _ = (kind, new, old); Vec::new() }
+    validate::update_status(kind, new, old)
 }
 
 /// What the author should know: fields nobody acts on, odd but legal values.
 pub(crate) fn warnings(kind: &'static Kind, object: &Object) -> Vec<String> {
-    let all = codec::unacted_fields(kind, object);
+    let mut all = codec::unacted_fields(kind, object);
+    all.extend(validate::warnings(kind, object));
     all
 }
 
-/// Applies a patch.
+/// Applies a patch. What comes out is not judged yet: see [`recheck`].
 pub(crate) fn patch(
-    _kind: &'static Kind,
-    _base: &Object,
-    _form: PatchType,
-    _patch: &Value,
+    kind: &'static Kind,
+    base: &Object,
+    form: PatchForm,
+    text: &[u8],
 ) -> Result<Object, ApiError> {
-    Err(ApiError::method_not_allowed())
+    let tree = patch::apply(form, kind, base.tree(), text).map_err(|error| match error {
+        PatchError::Malformed(_) => ApiError::bad_request(error.to_string()),
+        PatchError::Unprocessable(_) => ApiError::new(
+            Reason::Invalid,
+            format!(
+                "{} \"{}\" is invalid: {error}",
+                kind.qualified_kind(),
+                base.name()
+            ),
+        )
+        .about(kind, base.name()),
+    })?;
+    Object::from_value(tree).map_err(|error| ApiError::bad_request(error.to_string()))
 }

@@ -1,9 +1,9 @@
 //! `/healthz`, `/livez`, `/readyz`, `/metrics`: for everybody but the last.
 
+use axum::Router;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::Router;
 use http::header::CONTENT_TYPE;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,11 @@ pub(crate) fn router(cache: Cache, metrics: Metrics, stop: CancellationToken) ->
         .route("/livez", get(|| async { "ok" }))
         .route("/readyz", get(ready))
         .route("/metrics", get(show_metrics))
-        .with_state(Health { cache, metrics, stop })
+        .with_state(Health {
+            cache,
+            metrics,
+            stop,
+        })
 }
 
 async fn ready(State(health): State<Health>) -> Response {
@@ -43,5 +47,12 @@ async fn show_metrics(State(health): State<Health>, caller: Option<Extension<Cal
         return ApiError::new(Reason::Unauthorized, "Unauthorized").into_response();
     }
     let text = health.metrics.text(&health.cache);
-    ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text).into_response()
+    (
+        [(
+            CONTENT_TYPE,
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        )],
+        text,
+    )
+        .into_response()
 }

@@ -42,11 +42,19 @@ impl Leases {
                 () = tokio::time::sleep(EVERY) => {}
             }
             let nodes = std::mem::take(&mut *self.beaten.lock());
-            let writes: Vec<Write> = nodes.iter().filter_map(|node| renewal(&registry, node)).collect();
+            let writes: Vec<Write> = nodes
+                .iter()
+                .filter_map(|node| renewal(&registry, node))
+                .collect();
             if writes.is_empty() {
                 continue;
             }
-            for error in registry.commit(&caller, writes).await.into_iter().filter_map(Result::err) {
+            for error in registry
+                .commit(&caller, writes)
+                .await
+                .into_iter()
+                .filter_map(Result::err)
+            {
                 tracing::debug!(%error, "a node's lease was not renewed");
             }
         }
@@ -55,7 +63,9 @@ impl Leases {
 
 /// `None`: there is no such node.
 fn renewal(registry: &Registry, node: &str) -> Option<Write> {
-    let owner = registry.cache().get(&NODE, &NamespacedName::new("", node))?;
+    let owner = registry
+        .cache()
+        .get(&NODE, &NamespacedName::new("", node))?;
     let key = NamespacedName::new(NODE_LEASES, node);
     let now = time::to_micros_text(registry.now());
     let owners = json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": owner.uid()}]);
@@ -71,10 +81,14 @@ fn renewal(registry: &Registry, node: &str) -> Option<Write> {
                 "renewTime": now,
             },
         });
-        return Object::from_value(lease).ok().map(|lease| Write::create(&LEASE, lease));
+        return Object::from_value(lease)
+            .ok()
+            .map(|lease| Write::create(&LEASE, lease));
     }
     let edit = move |lease: &mut Object| {
-        lease.metadata_mut().insert("ownerReferences".into(), owners.clone());
+        lease
+            .metadata_mut()
+            .insert("ownerReferences".into(), owners.clone());
         let spec = lease.tree_mut().entry("spec").or_insert_with(|| json!({}));
         if let Some(spec) = spec.as_object_mut() {
             spec.insert("renewTime".into(), now.clone().into());

@@ -133,7 +133,10 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections: 16_384, handshakes: 128 }
+        Self {
+            connections: 16_384,
+            handshakes: 128,
+        }
     }
 }
 
@@ -180,7 +183,10 @@ pub async fn serve<L: Listener>(
         }
     }
     tasks.close();
-    if tokio::time::timeout(DRAIN_WITHIN, tasks.wait()).await.is_err() {
+    if tokio::time::timeout(DRAIN_WITHIN, tasks.wait())
+        .await
+        .is_err()
+    {
         cut.cancel();
         tasks.wait().await;
     }
@@ -222,7 +228,11 @@ impl Connection {
                 return;
             }
         };
-        let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let certificate = stream
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(|chain| chain.first());
         let caller = match auth::from_peer_certificate(certificate) {
             Ok(mut caller) => {
                 caller.peer.clone_from(&self.peer);
@@ -246,7 +256,10 @@ impl Connection {
             router.clone().oneshot(request.map(axum::body::Body::new))
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_WITHIN);
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_WITHIN);
         builder
             .http2()
             .timer(TokioTimer::new())

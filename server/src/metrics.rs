@@ -86,7 +86,11 @@ impl Metrics {
             resident: Gauge::default(),
         };
         let families = &mut inner.families;
-        families.register("apiserver_request", "Requests answered, by HTTP code", inner.requests.clone());
+        families.register(
+            "apiserver_request",
+            "Requests answered, by HTTP code",
+            inner.requests.clone(),
+        );
         families.register_with_unit(
             "apiserver_request_duration",
             "How long requests took",
@@ -95,33 +99,71 @@ impl Metrics {
         );
         families.register("muster_watchers", "Open watches", inner.watchers.clone());
         families.register("muster_objects", "Stored objects", inner.objects.clone());
-        families.register("muster_controller_queue_depth", "Keys waiting for a controller", inner.queues.clone());
-        families.register("muster_worker_panics", "Panics caught in workers", inner.panics.clone());
-        families.register("muster_events_dropped", "Events not recorded for want of room", inner.events_dropped.clone());
-        families.register("muster_agents_connected", "Agents with an open report stream", inner.agents.clone());
-        families.register("muster_store_revision", "The newest revision of the store", inner.revision.clone());
-        families.register("muster_broken_objects", "Stored objects that cannot be read", inner.broken.clone());
+        families.register(
+            "muster_controller_queue_depth",
+            "Keys waiting for a controller",
+            inner.queues.clone(),
+        );
+        families.register(
+            "muster_worker_panics",
+            "Panics caught in workers",
+            inner.panics.clone(),
+        );
+        families.register(
+            "muster_events_dropped",
+            "Events not recorded for want of room",
+            inner.events_dropped.clone(),
+        );
+        families.register(
+            "muster_agents_connected",
+            "Agents with an open report stream",
+            inner.agents.clone(),
+        );
+        families.register(
+            "muster_store_revision",
+            "The newest revision of the store",
+            inner.revision.clone(),
+        );
+        families.register(
+            "muster_broken_objects",
+            "Stored objects that cannot be read",
+            inner.broken.clone(),
+        );
         families.register_with_unit(
             "process_resident_memory",
             "Resident memory of this process",
             Unit::Bytes,
             inner.resident.clone(),
         );
-        Self { inner: Arc::new(inner) }
+        Self {
+            inner: Arc::new(inner),
+        }
     }
 
     /// Counts one answered request.
     pub fn request(&self, verb: &str, kind: Option<&Kind>, http_code: u16, took: Duration) {
         let resource = kind.map(|kind| kind.plural).unwrap_or_default().to_owned();
-        let labels = VerbLabels { verb: verb.to_owned(), resource: resource.clone() };
-        self.inner.durations.get_or_create(&labels).observe(took.as_secs_f64());
-        let labels = RequestLabels { verb: verb.to_owned(), resource, code: u32::from(http_code) };
+        let labels = VerbLabels {
+            verb: verb.to_owned(),
+            resource: resource.clone(),
+        };
+        self.inner
+            .durations
+            .get_or_create(&labels)
+            .observe(took.as_secs_f64());
+        let labels = RequestLabels {
+            verb: verb.to_owned(),
+            resource,
+            code: u32::from(http_code),
+        };
         self.inner.requests.get_or_create(&labels).inc();
     }
 
     /// Counts a watch for as long as the guard lives.
     pub fn watcher(&self, kind: &Kind) -> GaugeGuard {
-        let labels = ResourceLabels { resource: kind.plural.to_owned() };
+        let labels = ResourceLabels {
+            resource: kind.plural.to_owned(),
+        };
         GaugeGuard::raise(self.inner.watchers.get_or_create_owned(&labels))
     }
 
@@ -132,13 +174,23 @@ impl Metrics {
 
     /// How many keys wait for a controller.
     pub fn queue_depth(&self, controller: &str, depth: usize) {
-        let labels = NameLabels { name: controller.to_owned() };
-        self.inner.queues.get_or_create(&labels).set(i64::try_from(depth).unwrap_or(i64::MAX));
+        let labels = NameLabels {
+            name: controller.to_owned(),
+        };
+        self.inner
+            .queues
+            .get_or_create(&labels)
+            .set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
     /// Counts a panic that was caught in a worker.
     pub fn panic(&self, worker: &str) {
-        self.inner.panics.get_or_create(&NameLabels { name: worker.to_owned() }).inc();
+        self.inner
+            .panics
+            .get_or_create(&NameLabels {
+                name: worker.to_owned(),
+            })
+            .inc();
     }
 
     /// Counts an event that was not recorded.
@@ -148,10 +200,16 @@ impl Metrics {
 
     /// The text of `/metrics`, with what is measured on demand.
     pub fn text(&self, cache: &Cache) -> String {
-        self.inner.revision.set(i64::try_from(cache.revision().0).unwrap_or(i64::MAX));
-        self.inner.broken.set(i64::try_from(cache.broken().len()).unwrap_or(i64::MAX));
+        self.inner
+            .revision
+            .set(i64::try_from(cache.revision().0).unwrap_or(i64::MAX));
+        self.inner
+            .broken
+            .set(i64::try_from(cache.broken().len()).unwrap_or(i64::MAX));
         for kind in KINDS {
-            let labels = ResourceLabels { resource: kind.plural.to_owned() };
+            let labels = ResourceLabels {
+                resource: kind.plural.to_owned(),
+            };
             let count = i64::try_from(cache.count(kind)).unwrap_or(i64::MAX);
             self.inner.objects.get_or_create(&labels).set(count);
         }
@@ -159,7 +217,9 @@ impl Metrics {
             self.inner.resident.set(bytes);
         }
         let mut text = String::new();
-        if let Err(error) = prometheus_client::encoding::text::encode(&mut text, &self.inner.families) {
+        if let Err(error) =
+            prometheus_client::encoding::text::encode(&mut text, &self.inner.families)
+        {
             tracing::error!(%error, "metrics could not be written");
         }
         text
@@ -185,7 +245,9 @@ impl Drop for GaugeGuard {
 /// Resident memory of this process; `None` where the system does not tell.
 fn resident_bytes() -> Option<i64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kibibytes: i64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kibibytes * 1024)
 }

@@ -17,7 +17,7 @@ const WAITING: usize = 1_024;
 
 /// The open streams of all nodes. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct NodeFeeds {
+pub(crate) struct NodeFeeds {
     open: Arc<Mutex<HashMap<String, Vec<mpsc::Sender<Arc<Change>>>>>>,
 }
 
@@ -71,5 +71,9 @@ impl NodeFeeds {
 
 /// The node that an object concerns; empty: none.
 fn node_of(stored: &Arc<Stored>) -> &str {
-    if *stored.kind == NODE { stored.name() } else { stored.object().text_at("/spec/nodeName") }
+    if *stored.kind == NODE {
+        stored.name()
+    } else {
+        stored.object().text_at("/spec/nodeName")
+    }
 }

@@ -1,12 +1,16 @@
 //! The server's side of TLS: its certificate, which can be renewed while it runs, and whom it trusts.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use muster_model::time::SharedClock;
 use muster_pki::{CertificateAuthority, Issued, PkiError};
 use parking_lot::RwLock;
 use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::time_provider::TimeProvider;
 use rustls::{RootCertStore, ServerConfig};
+use rustls_pki_types::UnixTime;
 
 /// Why TLS could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +32,9 @@ pub struct ServerIdentity {
 impl ServerIdentity {
     /// Of this certificate.
     pub fn new(issued: &Issued) -> Result<Self, TlsError> {
-        Ok(Self { current: Arc::new(RwLock::new(Arc::new(certified(issued)?))) })
+        Ok(Self {
+            current: Arc::new(RwLock::new(Arc::new(certified(issued)?))),
+        })
     }
 
     /// Shows another certificate from the next connection on.
@@ -51,22 +57,46 @@ impl ResolvesServerCert for ServerIdentity {
     }
 }
 
+/// The server's clock, as the TLS library asks for it: certificates are judged by the same time as the rest.
+struct ClockTime(SharedClock);
+
+impl std::fmt::Debug for ClockTime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ClockTime")
+    }
+}
+
+impl TimeProvider for ClockTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from(self.0.now().as_second()).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
 fn certified(issued: &Issued) -> Result<CertifiedKey, TlsError> {
     let provider = rustls::crypto::ring::default_provider();
-    CertifiedKey::from_der(issued.chain()?, issued.key()?, &provider).map_err(|error| TlsError::Library(error.to_string()))
+    CertifiedKey::from_der(issued.chain()?, issued.key()?, &provider)
+        .map_err(|error| TlsError::Library(error.to_string()))
 }
 
 /// TLS 1.2 and 1.3; a client certificate is optional, and when it is shown it must be one of our CA.
-pub fn server_config(ca: &CertificateAuthority, identity: ServerIdentity) -> Result<Arc<ServerConfig>, TlsError> {
+pub fn server_config(
+    ca: &CertificateAuthority,
+    identity: ServerIdentity,
+    clock: SharedClock,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let library = |error: &dyn std::fmt::Display| TlsError::Library(error.to_string());
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
-    roots.add(ca.cert_der().clone()).map_err(|error| library(&error))?;
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()
+    roots
+        .add(ca.cert_der().clone())
         .map_err(|error| library(&error))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| library(&error))?;
+    let mut config = ServerConfig::builder_with_details(provider, Arc::new(ClockTime(clock)))
         .with_safe_default_protocol_versions()
         .map_err(|error| library(&error))?
         .with_client_cert_verifier(verifier)

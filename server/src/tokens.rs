@@ -56,7 +56,10 @@ pub(crate) fn check(cache: &Cache, text: &str, now: Timestamp) -> Result<String,
     let stored = cache.get(&SECRET, &key).ok_or_else(unknown)?;
     let object = stored.object();
     let text = |field: &str| {
-        let encoded = object.at("/data").and_then(|data| data.get(field)).and_then(|value| value.as_str())?;
+        let encoded = object
+            .at("/data")
+            .and_then(|data| data.get(field))
+            .and_then(|value| value.as_str())?;
         String::from_utf8(BASE64.decode(encoded).ok()?).ok()
     };
     if object.text_at("/type") != SECRET_TYPE || text("token-id").as_deref() != Some(id.as_str()) {
@@ -64,13 +67,17 @@ pub(crate) fn check(cache: &Cache, text: &str, now: Timestamp) -> Result<String,
     }
     let kept = SecretString::from(text("token-secret").unwrap_or_default());
     if kept.expose_secret().is_empty() || !secrets_equal(&given, &kept) {
-        return Err(ApiError::unauthorized_because(format!("the secret of join token {id} is wrong")));
+        return Err(ApiError::unauthorized_because(format!(
+            "the secret of join token {id} is wrong"
+        )));
     }
     if let Some(text) = text("expiration") {
         // A time that cannot be read must not make a token eternal.
         let expires = time::parse(&text);
         if expires.is_none_or(|expires| expires <= now) {
-            return Err(ApiError::unauthorized_because(format!("the join token {id} expired at {text}")));
+            return Err(ApiError::unauthorized_because(format!(
+                "the join token {id} expired at {text}"
+            )));
         }
     }
     if text("usage-bootstrap-authentication").as_deref() != Some("true") {
@@ -84,6 +91,8 @@ pub(crate) fn check(cache: &Cache, text: &str, now: Timestamp) -> Result<String,
 fn read(text: &str) -> Result<(String, SecretString), ApiError> {
     match JoinToken::parse(text) {
         Ok(token) => Ok((token.id().to_owned(), token.secret().clone())),
-        Err(error) => parse_bootstrap(text).map_err(|_| ApiError::unauthorized_because(error.to_string())),
+        Err(error) => {
+            parse_bootstrap(text).map_err(|_| ApiError::unauthorized_because(error.to_string()))
+        }
     }
 }

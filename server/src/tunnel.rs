@@ -28,7 +28,7 @@ type Piece = Result<Bytes, ApiError>;
 
 /// The tunnels of all nodes. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Tunnels {
+pub(crate) struct Tunnels {
     inner: Arc<Inner>,
 }
 
@@ -63,10 +63,23 @@ impl Tunnels {
     /// An agent opened its tunnel; an older one of the same node is closed. The receiver is what to send it.
     pub(crate) fn open(&self, node: &str) -> (Open, mpsc::Receiver<TunnelRequest>) {
         let (requests, outgoing) = mpsc::channel(REQUESTS);
-        let tunnel = Arc::new(Tunnel { requests, answers: Mutex::default() });
-        self.inner.open.lock().insert(node.to_owned(), Arc::clone(&tunnel));
+        let tunnel = Arc::new(Tunnel {
+            requests,
+            answers: Mutex::default(),
+        });
+        self.inner
+            .open
+            .lock()
+            .insert(node.to_owned(), Arc::clone(&tunnel));
         self.inner.opened.send_modify(|count| *count += 1);
-        (Open { tunnels: self.clone(), node: node.to_owned(), tunnel }, outgoing)
+        (
+            Open {
+                tunnels: self.clone(),
+                node: node.to_owned(),
+                tunnel,
+            },
+            outgoing,
+        )
     }
 
     /// Asks a node for a container's log.
@@ -75,8 +88,16 @@ impl Tunnels {
         let id = self.inner.ids.fetch_add(1, Ordering::Relaxed) + 1;
         let (sender, pieces) = mpsc::channel(PIECES);
         tunnel.answers.lock().insert(id, sender);
-        let answer = Answer { id, tunnel: Arc::clone(&tunnel), pieces, done: false };
-        let request = TunnelRequest { id, request: Some(tunnel_request::Request::Logs(query)) };
+        let answer = Answer {
+            id,
+            tunnel: Arc::clone(&tunnel),
+            pieces,
+            done: false,
+        };
+        let request = TunnelRequest {
+            id,
+            request: Some(tunnel_request::Request::Logs(query)),
+        };
         match tokio::time::timeout(AGENT_WITHIN, tunnel.requests.send(request)).await {
             Ok(Ok(())) => Ok(answer),
             _ => Err(unreachable(node)),
@@ -94,26 +115,39 @@ impl Tunnels {
                 opened.changed().await.ok()?;
             }
         };
-        tokio::time::timeout(AGENT_WITHIN, wait).await.ok().flatten().ok_or_else(|| unreachable(node))
+        tokio::time::timeout(AGENT_WITHIN, wait)
+            .await
+            .ok()
+            .flatten()
+            .ok_or_else(|| unreachable(node))
     }
 }
 
 /// The answer when a node cannot be asked.
 pub(crate) fn unreachable(node: &str) -> ApiError {
-    ApiError::unavailable(format!("node \"{node}\" cannot be reached: its agent has no connection to the server"))
+    ApiError::unavailable(format!(
+        "node \"{node}\" cannot be reached: its agent has no connection to the server"
+    ))
 }
 
 impl Open {
     /// Hands a piece of an answer to its reader.
     pub(crate) async fn deliver(&self, reply: TunnelReply) {
-        let Some(reader) = self.tunnel.answers.lock().get(&reply.id).cloned() else { return };
+        let Some(reader) = self.tunnel.answers.lock().get(&reply.id).cloned() else {
+            return;
+        };
         let (piece, last) = match reply.reply {
             Some(tunnel_reply::Reply::Data(data)) => (Some(Ok(data)), false),
             Some(tunnel_reply::Reply::Done(_)) | None => (None, true),
-            Some(tunnel_reply::Reply::Error(error)) => (Some(Err(api_error(error.code, error.message))), true),
+            Some(tunnel_reply::Reply::Error(error)) => {
+                (Some(Err(api_error(error.code, error.message))), true)
+            }
         };
         let taken = match piece {
-            Some(piece) => matches!(tokio::time::timeout(READ_WITHIN, reader.send(piece)).await, Ok(Ok(()))),
+            Some(piece) => matches!(
+                tokio::time::timeout(READ_WITHIN, reader.send(piece)).await,
+                Ok(Ok(()))
+            ),
             None => true,
         };
         if last || !taken {
@@ -128,7 +162,10 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let mut open = self.tunnels.inner.open.lock();
-        if open.get(&self.node).is_some_and(|current| Arc::ptr_eq(current, &self.tunnel)) {
+        if open
+            .get(&self.node)
+            .is_some_and(|current| Arc::ptr_eq(current, &self.tunnel))
+        {
             open.remove(&self.node);
         }
         drop(open);
@@ -142,7 +179,10 @@ impl Drop for Open {
 impl Tunnel {
     /// Tells the agent that nobody reads any more. A full queue means that the agent does not listen anyway.
     fn cancel(&self, id: u64) {
-        let _ = self.requests.try_send(TunnelRequest { id, request: Some(tunnel_request::Request::Cancel(true)) });
+        let _ = self.requests.try_send(TunnelRequest {
+            id,
+            request: Some(tunnel_request::Request::Cancel(true)),
+        });
     }
 }
 

@@ -7,6 +7,7 @@ use futures::future::{self, Either};
 use futures::stream::{self, StreamExt};
 use muster_model::kind::{Kind, NODE, POD};
 use muster_model::object::{NamespacedName, Object};
+use muster_model::reason::condition;
 use muster_model::time;
 use muster_proto::v1;
 use muster_proto::v1::agent_report::Report;
@@ -36,7 +37,10 @@ impl Desk {
         // Which report each write came from.
         let mut origins: Vec<usize> = Vec::new();
         for (index, report) in reports.into_iter().enumerate() {
-            let mut ack = v1::ReportAck { sequence: report.sequence, error: String::new() };
+            let mut ack = v1::ReportAck {
+                sequence: report.sequence,
+                error: String::new(),
+            };
             match self.writes_of(report.report) {
                 Ok(list) => {
                     origins.extend(list.iter().map(|_| index));
@@ -49,7 +53,13 @@ impl Desk {
         if writes.is_empty() {
             return acks;
         }
-        for (answer, index) in self.registry.carry_out(&self.caller, &writes).await.into_iter().zip(origins) {
+        for (answer, index) in self
+            .registry
+            .carry_out(&self.caller, &writes)
+            .await
+            .into_iter()
+            .zip(origins)
+        {
             if let Some(error) = trouble(answer) {
                 tracing::debug!(node = self.node, %error, "a report was refused");
                 acks[index].error = error.message().to_owned();
@@ -66,7 +76,12 @@ impl Desk {
                 let (object, _) = admit::decode(&NODE, &object, FieldValidation::Ignore)?;
                 let status = object.at("/status").cloned().unwrap_or_else(|| json!({}));
                 let key = NamespacedName::new("", self.node.clone());
-                Ok(vec![Write::edit_status(&NODE, key, Precondition::default(), set_status(status))])
+                Ok(vec![Write::edit_status(
+                    &NODE,
+                    key,
+                    Precondition::default(),
+                    set_status(status),
+                )])
             }
             Some(Report::PodStatuses(statuses)) => {
                 // One bad status must not take the others with it.
@@ -95,7 +110,13 @@ impl Desk {
         }
     }
 
-    fn status_write(&self, namespace: &str, name: &str, uid: &str, status: &[u8]) -> Result<Write, ApiError> {
+    fn status_write(
+        &self,
+        namespace: &str,
+        name: &str,
+        uid: &str,
+        status: &[u8],
+    ) -> Result<Write, ApiError> {
         let status = read_status(&POD, status)?;
         let set = set_status(status);
         let node = self.node.clone();
@@ -103,31 +124,51 @@ impl Desk {
             check_bound(pod, &node)?;
             set(pod)
         };
-        Ok(Write::edit_status(&POD, NamespacedName::new(namespace, name), named(uid)?, edit))
+        Ok(Write::edit_status(
+            &POD,
+            NamespacedName::new(namespace, name),
+            named(uid)?,
+            edit,
+        ))
     }
 
     /// The pod's containers are gone: its object may go (spec/node-agent.md 18.3).
     fn confirmation(&self, gone: &v1::PodGone) -> Result<Vec<Write>, ApiError> {
         let key = NamespacedName::new(gone.namespace.clone(), gone.name.clone());
         named(&gone.uid)?;
-        let Some(pod) = self.registry.cache().get(&POD, &key).filter(|pod| pod.uid() == gone.uid) else {
+        let Some(pod) = self
+            .registry
+            .cache()
+            .get(&POD, &key)
+            .filter(|pod| pod.uid() == gone.uid)
+        else {
             return Ok(Vec::new());
         };
         check_bound(pod.object(), &self.node)?;
         if !pod.object().is_terminating() {
-            return Err(ApiError::bad_request(format!("pod {key} is not being deleted: it must not be confirmed")));
+            return Err(ApiError::bad_request(format!(
+                "pod {key} is not being deleted: it must not be confirmed"
+            )));
         }
         let mut writes = Vec::new();
         if !gone.status.is_empty() {
             writes.push(self.status_write(&gone.namespace, &gone.name, &gone.uid, &gone.status)?);
         }
-        writes.push(Write::delete(&POD, key, DeleteOptions::now(gone.uid.clone())));
+        writes.push(Write::delete(
+            &POD,
+            key,
+            DeleteOptions::now(gone.uid.clone()),
+        ));
         Ok(writes)
     }
 
     fn note(&self, bytes: &[u8]) {
-        let Ok(event) = Object::from_bytes(bytes) else { return };
-        let Some(note) = Note::of_event(&event) else { return };
+        let Ok(event) = Object::from_bytes(bytes) else {
+            return;
+        };
+        let Some(note) = Note::of_event(&event) else {
+            return;
+        };
         if let Err(error) = check_event(&self.node, &event, self.registry.cache()) {
             tracing::debug!(node = self.node, %error, "an event was refused");
             return;
@@ -135,18 +176,23 @@ impl Desk {
         let own_time = ["/lastTimestamp", "/eventTime", "/firstTimestamp"]
             .iter()
             .find_map(|pointer| time::parse(event.text_at(pointer)));
-        self.events.note(note, own_time.unwrap_or_else(|| self.registry.now()));
+        self.events
+            .note(note, own_time.unwrap_or_else(|| self.registry.now()));
     }
 }
 
 /// An error worth telling the agent; a pod that is gone, or is another one by now, is none.
 fn trouble(answer: Result<Written, ApiError>) -> Option<ApiError> {
-    answer.err().filter(|error| !error.is_not_found() && !error.is_conflict())
+    answer
+        .err()
+        .filter(|error| !error.is_not_found() && !error.is_conflict())
 }
 
 fn named(uid: &str) -> Result<Precondition, ApiError> {
     if uid.is_empty() {
-        return Err(ApiError::bad_request("a report about a pod must name its uid"));
+        return Err(ApiError::bad_request(
+            "a report about a pod must name its uid",
+        ));
     }
     Ok(Precondition::uid(uid))
 }
@@ -155,7 +201,11 @@ fn check_bound(pod: &Object, node: &str) -> Result<(), ApiError> {
     if pod.text_at("/spec/nodeName") == node {
         return Ok(());
     }
-    Err(ApiError::forbidden(&POD, pod.name(), format!("it is not bound to node \"{node}\"")))
+    Err(ApiError::forbidden(
+        &POD,
+        pod.name(),
+        format!("it is not bound to node \"{node}\""),
+    ))
 }
 
 /// Reads a status by itself: a wrong type in it must never reach the store.
@@ -168,10 +218,59 @@ fn read_status(kind: &'static Kind, status: &[u8]) -> Result<Value, ApiError> {
     Ok(object.at("/status").cloned().unwrap_or_else(|| json!({})))
 }
 
-fn set_status(status: Value) -> impl Fn(&mut Object) -> Result<(), ApiError> + Send + Sync + 'static {
+/// Replaces a status by what the agent says, except for what is not the agent's to say: conditions of types
+/// it does not know (set by controllers and other programs), and the quality of service class.
+pub(crate) fn set_status(
+    status: Value,
+) -> impl Fn(&mut Object) -> Result<(), ApiError> + Send + Sync + 'static {
     move |object: &mut Object| {
-        object.tree_mut().insert("status".into(), status.clone());
+        let mut status = status.clone();
+        keep_foreign_conditions(&mut status, object);
+        if let (Some(class), Some(fields)) = (object.at("/status/qosClass"), status.as_object_mut())
+        {
+            fields.entry("qosClass").or_insert_with(|| class.clone());
+        }
+        object.tree_mut().insert("status".into(), status);
         Ok(())
+    }
+}
+
+/// The agent's own pod conditions: one that it leaves out is gone.
+const AGENT_CONDITIONS: [&str; 4] = [
+    condition::READY,
+    condition::CONTAINERS_READY,
+    condition::INITIALIZED,
+    condition::POD_READY_TO_START_CONTAINERS,
+];
+
+fn keep_foreign_conditions(status: &mut Value, stored: &Object) {
+    let type_of = |condition: &Value| {
+        condition
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let Some(known) = stored.at("/status/conditions").and_then(Value::as_array) else {
+        return;
+    };
+    let Some(fields) = status.as_object_mut() else {
+        return;
+    };
+    let said = fields.entry("conditions").or_insert_with(|| json!([]));
+    let Some(said) = said.as_array_mut() else {
+        return;
+    };
+    for condition in known {
+        let type_ = type_of(condition);
+        if !AGENT_CONDITIONS.contains(&type_.as_str())
+            && !said.iter().any(|said| type_of(said) == type_)
+        {
+            said.push(condition.clone());
+        }
+    }
+    if said.is_empty() {
+        fields.remove("conditions");
     }
 }
 
@@ -181,11 +280,14 @@ where
     S: Stream + Unpin,
     F: Future<Output = ()>,
 {
-    stream::unfold((items, Box::pin(beside)), |(mut items, mut beside)| async move {
-        // Cancel-safe: `next` of a stream loses nothing, the future stays pinned in its box.
-        match future::select(items.next(), beside.as_mut()).await {
-            Either::Left((item, _)) => item.map(|item| (item, (items, beside))),
-            Either::Right(_) => None,
-        }
-    })
+    stream::unfold(
+        (items, Box::pin(beside)),
+        |(mut items, mut beside)| async move {
+            // Cancel-safe: `next` of a stream loses nothing, the future stays pinned in its box.
+            match future::select(items.next(), beside.as_mut()).await {
+                Either::Left((item, _)) => item.map(|item| (item, (items, beside))),
+                Either::Right(_) => None,
+            }
+        },
+    )
 }

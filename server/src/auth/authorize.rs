@@ -70,7 +70,14 @@ pub struct Ask<'a> {
 impl<'a> Ask<'a> {
     /// About one object.
     pub fn object(verb: Verb, kind: &'static Kind, namespace: &'a str, name: &'a str) -> Self {
-        Self { verb, kind, subresource: "", namespace, name, node: "" }
+        Self {
+            verb,
+            kind,
+            subresource: "",
+            namespace,
+            name,
+            node: "",
+        }
     }
 
     /// About a part of the object.
@@ -93,8 +100,14 @@ impl<'a> Ask<'a> {
 pub fn authorize(caller: &Caller, ask: &Ask<'_>, cache: &Cache) -> Result<(), ApiError> {
     let allowed = caller.in_group(MASTERS)
         || (caller.in_group(VIEWERS) && ask.verb.is_read() && *ask.kind != SECRET)
-        || caller.node_name().is_some_and(|name| node::may(name, ask, cache));
-    if allowed { Ok(()) } else { Err(forbidden(caller, ask)) }
+        || caller
+            .node_name()
+            .is_some_and(|name| node::may(name, ask, cache));
+    if allowed {
+        Ok(())
+    } else {
+        Err(forbidden(caller, ask))
+    }
 }
 
 fn forbidden(caller: &Caller, ask: &Ask<'_>) -> ApiError {

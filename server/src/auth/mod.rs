@@ -8,4 +8,6 @@ mod pod_references;
 
 pub use authenticate::from_peer_certificate;
 pub use authorize::{Ask, Verb, authorize};
-pub use caller::{AUTHENTICATED, Caller, MASTERS, NODE_USER_PREFIX, NODES, UNAUTHENTICATED, VIEWERS};
+pub use caller::{
+    AUTHENTICATED, Caller, MASTERS, NODE_USER_PREFIX, NODES, UNAUTHENTICATED, VIEWERS,
+};

@@ -20,7 +20,10 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 pub(super) fn may(node: &str, ask: &Ask<'_>, cache: &Cache) -> bool {
     match ask.kind {
         k if *k == NODE => {
-            let verb = matches!(ask.verb, Verb::Get | Verb::List | Verb::Watch | Verb::Create | Verb::Update | Verb::Patch);
+            let verb = matches!(
+                ask.verb,
+                Verb::Get | Verb::List | Verb::Watch | Verb::Create | Verb::Update | Verb::Patch
+            );
             let part = matches!(ask.subresource, "" | "status");
             // A create is judged by the object's name, in `admit_create`.
             verb && part && (ask.name == node || (ask.verb == Verb::Create && ask.name.is_empty()))
@@ -37,12 +40,15 @@ pub(super) fn may(node: &str, ask: &Ask<'_>, cache: &Cache) -> bool {
             ask.verb.is_read()
                 && !ask.name.is_empty()
                 && cache.pods_on_node(node).iter().any(|pod| {
-                    pod.namespace() == ask.namespace && pod_references::names(pod.object(), ask.kind, ask.name)
+                    pod.namespace() == ask.namespace
+                        && pod_references::names(pod.object(), ask.kind, ask.name)
                 })
         }
         k if *k == LEASE => {
             let create = ask.verb == Verb::Create && ask.name.is_empty();
-            ask.namespace == NODE_LEASES && (ask.name == node || create) && ask.verb != Verb::DeleteCollection
+            ask.namespace == NODE_LEASES
+                && (ask.name == node || create)
+                && ask.verb != Verb::DeleteCollection
         }
         k if *k == EVENT => matches!(ask.verb, Verb::Create | Verb::Update | Verb::Patch),
         _ => false,
@@ -62,16 +68,25 @@ pub(crate) fn admit_create(
     object: &Object,
     cache: &Cache,
 ) -> Result<(), ApiError> {
-    let Some(node) = caller.node_name() else { return Ok(()) };
+    let Some(node) = caller.node_name() else {
+        return Ok(());
+    };
     let refuse = |why: String| Err(ApiError::forbidden(kind, object.name(), why));
     match kind {
-        k if *k == NODE && object.name() != node => refuse(format!("node \"{node}\" may create only its own Node")),
+        k if *k == NODE && object.name() != node => {
+            refuse(format!("node \"{node}\" may create only its own Node"))
+        }
         k if *k == NODE => check_labels(kind, object, None),
         k if *k == LEASE && object.name() != node => {
             refuse(format!("node \"{node}\" may create only its own Lease"))
         }
-        k if *k == POD && (object.annotation(MIRROR).is_none() || object.text_at("/spec/nodeName") != node) => {
-            refuse(format!("node \"{node}\" may create only mirror pods of its own"))
+        k if *k == POD
+            && (object.annotation(MIRROR).is_none()
+                || object.text_at("/spec/nodeName") != node) =>
+        {
+            refuse(format!(
+                "node \"{node}\" may create only mirror pods of its own"
+            ))
         }
         k if *k == EVENT => check_event(node, object, cache),
         _ => Ok(()),
@@ -86,7 +101,9 @@ pub(crate) fn admit_update(
     old: &Object,
     cache: &Cache,
 ) -> Result<(), ApiError> {
-    let Some(node) = caller.node_name() else { return Ok(()) };
+    let Some(node) = caller.node_name() else {
+        return Ok(());
+    };
     if *kind == EVENT {
         return check_event(node, new, cache);
     }
@@ -95,7 +112,11 @@ pub(crate) fn admit_update(
     }
     check_labels(kind, new, Some(old))?;
     if new.at("/spec/taints") != old.at("/spec/taints") {
-        return Err(ApiError::forbidden(kind, new.name(), format!("node \"{node}\" is not allowed to modify taints")));
+        return Err(ApiError::forbidden(
+            kind,
+            new.name(),
+            format!("node \"{node}\" is not allowed to modify taints"),
+        ));
     }
     if new.at("/metadata/ownerReferences") != old.at("/metadata/ownerReferences") {
         let why = format!("node \"{node}\" is not allowed to modify owner references");
@@ -107,28 +128,39 @@ pub(crate) fn admit_update(
 fn check_labels(kind: &'static Kind, new: &Object, old: Option<&Object>) -> Result<(), ApiError> {
     let restricted = |object: &Object| {
         let mut labels = object.labels();
-        labels.retain(|key, _| key.split('/').next().is_some_and(|prefix| {
-            let wanted = RESTRICTED_LABELS.trim_end_matches('/');
-            key.contains('/') && (prefix == wanted || prefix.ends_with(&format!(".{wanted}")))
-        }));
+        labels.retain(|key, _| {
+            key.split('/').next().is_some_and(|prefix| {
+                let wanted = RESTRICTED_LABELS.trim_end_matches('/');
+                key.contains('/') && (prefix == wanted || prefix.ends_with(&format!(".{wanted}")))
+            })
+        });
         labels
     };
     let before = old.map(restricted).unwrap_or_default();
     let after = restricted(new);
-    let changed = after.iter().find(|(key, value)| before.get(*key) != Some(value)).map(|(key, _)| key);
+    let changed = after
+        .iter()
+        .find(|(key, value)| before.get(*key) != Some(value))
+        .map(|(key, _)| key);
     let removed = before.keys().find(|key| !after.contains_key(*key));
     match changed.or(removed) {
         None => Ok(()),
         Some(key) => Err(ApiError::forbidden(
             kind,
             new.name(),
-            format!("a node is not allowed to set its own label {key}: only an administrator sets labels of {RESTRICTED_LABELS}"),
+            format!(
+                "a node is not allowed to set its own label {key}: only an administrator sets labels of {RESTRICTED_LABELS}"
+            ),
         )),
     }
 }
 
 pub(crate) fn check_event(node: &str, event: &Object, cache: &Cache) -> Result<(), ApiError> {
-    let text = |field: &str| event.text_at(&format!("/involvedObject/{field}")).to_owned();
+    let text = |field: &str| {
+        event
+            .text_at(&format!("/involvedObject/{field}"))
+            .to_owned()
+    };
     let own = match text("kind").as_str() {
         "Node" => text("name") == node,
         // The pod may be gone by the time its last events arrive.

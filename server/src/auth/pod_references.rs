@@ -6,36 +6,60 @@ use serde_json::Value;
 
 /// Whether the pod names this object of its own namespace, so that its node needs it to run the pod.
 pub(super) fn names(pod: &Object, kind: &Kind, name: &str) -> bool {
-    let Some(spec) = pod.at("/spec") else { return false };
-    let at = |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_str) == Some(name);
+    let Some(spec) = pod.at("/spec") else {
+        return false;
+    };
+    let at =
+        |value: &Value, pointer: &str| value.pointer(pointer).and_then(Value::as_str) == Some(name);
     if *kind == SERVICE_ACCOUNT {
-        let named = spec.get("serviceAccountName").and_then(Value::as_str).unwrap_or("default");
+        let named = spec
+            .get("serviceAccountName")
+            .and_then(Value::as_str)
+            .unwrap_or("default");
         return named == name;
     }
     // Where a volume, a projected source, a variable and a whole environment name the object.
     let (volume, projected, variable, environment) = if *kind == CONFIG_MAP {
-        ("/configMap/name", "/configMap/name", "/valueFrom/configMapKeyRef/name", "/configMapRef/name")
+        (
+            "/configMap/name",
+            "/configMap/name",
+            "/valueFrom/configMapKeyRef/name",
+            "/configMapRef/name",
+        )
     } else if *kind == SECRET {
-        ("/secret/secretName", "/secret/name", "/valueFrom/secretKeyRef/name", "/secretRef/name")
+        (
+            "/secret/secretName",
+            "/secret/name",
+            "/valueFrom/secretKeyRef/name",
+            "/secretRef/name",
+        )
     } else {
         return false;
     };
     let volumes = items(spec, "volumes").any(|v| {
         at(v, volume)
-            || v.get("projected").is_some_and(|source| items(source, "sources").any(|s| at(s, projected)))
+            || v.get("projected")
+                .is_some_and(|source| items(source, "sources").any(|s| at(s, projected)))
     });
-    let containers = ["containers", "initContainers", "ephemeralContainers"].iter().any(|list| {
-        items(spec, list).any(|container| {
-            items(container, "env").any(|v| at(v, variable))
-                || items(container, "envFrom").any(|source| at(source, environment))
-        })
-    });
-    let pulls = *kind == SECRET && items(spec, "imagePullSecrets").any(|secret| at(secret, "/name"));
+    let containers = ["containers", "initContainers", "ephemeralContainers"]
+        .iter()
+        .any(|list| {
+            items(spec, list).any(|container| {
+                items(container, "env").any(|v| at(v, variable))
+                    || items(container, "envFrom").any(|source| at(source, environment))
+            })
+        });
+    let pulls =
+        *kind == SECRET && items(spec, "imagePullSecrets").any(|secret| at(secret, "/name"));
     volumes || containers || pulls
 }
 
 fn items<'a>(parent: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
-    parent.get(list).and_then(Value::as_array).into_iter().flatten()
+    parent
+        .get(list)
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
 }
 
 #[cfg(test)]

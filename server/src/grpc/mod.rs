@@ -1,5 +1,6 @@
 //! The gRPC door: one file per service of `proto/muster/v1`.
 
+mod daemonset;
 mod node;
 mod pod;
 mod resource;
@@ -9,6 +10,7 @@ use muster_proto::v1::ResourceRef;
 use tokio::time::Instant;
 use tonic::{Request, Status};
 
+pub use daemonset::DaemonSets;
 pub use node::Nodes;
 pub use pod::Pods;
 pub use resource::{Advice, Resources};
@@ -42,7 +44,9 @@ fn answer<T>(
     since: Instant,
     result: Result<T, ApiError>,
 ) -> Result<T, Status> {
-    let code = result.as_ref().map_or_else(|error| error.reason().http_code(), |_| 200);
+    let code = result
+        .as_ref()
+        .map_or_else(|error| error.reason().http_code(), |_| 200);
     metrics.request(verb, kind, code, since.elapsed());
     result.map_err(|error| {
         if !error.private().is_empty() {

@@ -54,7 +54,10 @@ impl Nodes {
             if caller.is_anonymous() {
                 ApiError::unauthorized()
             } else {
-                let why = format!("User \"{}\" is no node: this call is for agents", caller.user);
+                let why = format!(
+                    "User \"{}\" is no node: this call is for agents",
+                    caller.user
+                );
                 ApiError::forbidden(&NODE, "", why)
             }
         })
@@ -67,7 +70,13 @@ impl Nodes {
 
     /// Two machines must never share one identity (spec/node-agent.md 2).
     fn check_machine(&self, node: &str, machine_id: &str) -> Result<(), ApiError> {
-        let Some(stored) = self.registry.cache().get(&NODE, &NamespacedName::new("", node)) else { return Ok(()) };
+        let Some(stored) = self
+            .registry
+            .cache()
+            .get(&NODE, &NamespacedName::new("", node))
+        else {
+            return Ok(());
+        };
         let known = stored.object().text_at("/status/nodeInfo/machineID");
         let same = known.is_empty() || machine_id.is_empty() || known == machine_id;
         // A node this server has not heard yet counts from the server's start: it may just be dialling again.
@@ -75,15 +84,24 @@ impl Nodes {
             return Ok(());
         }
         let message = format!("node name \"{node}\" is in use by another live machine");
-        self.events.warning("muster-server", stored.object(), "NodeNameInUse", message.clone());
+        self.events.warning(
+            "muster-server",
+            stored.object(),
+            "NodeNameInUse",
+            message.clone(),
+        );
         Err(ApiError::new(Reason::Conflict, message).about(&NODE, node))
     }
 
     fn sign(&self, csr_pem: &str, node: &str) -> Result<v1::JoinReply, ApiError> {
         let now = self.registry.now();
-        let certificate_pem = issue::sign_node_csr(&self.ca, csr_pem, node, now, issue::NODE_VALIDITY)
-            .map_err(|error| ApiError::bad_request(error.to_string()))?;
-        Ok(v1::JoinReply { certificate_pem, ca_pem: self.ca.cert_pem().to_owned() })
+        let certificate_pem =
+            issue::sign_node_csr(&self.ca, csr_pem, node, now, issue::NODE_VALIDITY)
+                .map_err(|error| ApiError::bad_request(error.to_string()))?;
+        Ok(v1::JoinReply {
+            certificate_pem,
+            ca_pem: self.ca.cert_pem().to_owned(),
+        })
     }
 
     fn join_one(&self, request: &v1::JoinRequest) -> Result<v1::JoinReply, ApiError> {
@@ -91,7 +109,10 @@ impl Nodes {
         let faults = names::check_subdomain(&request.node_name);
         if !faults.is_empty() {
             let node = &request.node_name;
-            return Err(ApiError::bad_request(format!("node name \"{node}\": {}", faults.join("; "))));
+            return Err(ApiError::bad_request(format!(
+                "node name \"{node}\": {}",
+                faults.join("; ")
+            )));
         }
         self.check_machine(&request.node_name, &request.machine_id)?;
         let reply = self.sign(&request.csr_pem, &request.node_name)?;
@@ -99,13 +120,21 @@ impl Nodes {
         Ok(reply)
     }
 
-    async fn register_one(&self, caller: &Caller, request: &v1::RegisterRequest) -> Result<v1::RegisterReply, ApiError> {
+    async fn register_one(
+        &self,
+        caller: &Caller,
+        request: &v1::RegisterRequest,
+    ) -> Result<v1::RegisterReply, ApiError> {
         let node = self.node(caller)?;
         self.check_machine(&node, &request.machine_id)?;
         let (stored, created) = register::register(&self.registry, caller, &node, request).await?;
         self.beat(&node);
         tracing::info!(node, created, "a node registered");
-        Ok(v1::RegisterReply { node: stored.bytes.clone(), cluster_id: self.cluster_id.clone(), created })
+        Ok(v1::RegisterReply {
+            node: stored.bytes.clone(),
+            cluster_id: self.cluster_id.clone(),
+            created,
+        })
     }
 
     fn open_report(
@@ -123,7 +152,9 @@ impl Nodes {
             node: node.clone(),
         };
         let (heartbeats, leases) = (self.heartbeats.clone(), self.leases.clone());
-        let batches = reports.take_until(self.stop.clone().cancelled_owned()).ready_chunks(REPORTS);
+        let batches = reports
+            .take_until(self.stop.clone().cancelled_owned())
+            .ready_chunks(REPORTS);
         let acks = batches.then(move |batch| {
             let _ = &counted;
             // Whatever it says, it is alive.
@@ -139,7 +170,8 @@ impl Nodes {
                         Err(status) => lost = Some(status),
                     }
                 }
-                let mut acks: Vec<Result<v1::ReportAck, Status>> = desk.take(good).await.into_iter().map(Ok).collect();
+                let mut acks: Vec<Result<v1::ReportAck, Status>> =
+                    desk.take(good).await.into_iter().map(Ok).collect();
                 acks.extend(lost.map(Err));
                 stream::iter(acks)
             }
@@ -147,23 +179,42 @@ impl Nodes {
         Ok(acks.flatten().boxed())
     }
 
-    fn open_pods(&self, caller: &Caller) -> Result<BoxStream<'static, Result<v1::PodEvent, Status>>, ApiError> {
+    fn open_pods(
+        &self,
+        caller: &Caller,
+    ) -> Result<BoxStream<'static, Result<v1::PodEvent, Status>>, ApiError> {
         let node = self.node(caller)?;
         // Opened before the snapshot is taken, so that no change falls between the two.
         let changes = self.feeds.open(&node);
         let view = self.registry.cache().node_view(&node);
         let shown = view.revision;
-        let mut first: Vec<v1::PodEvent> =
-            view.node.iter().map(|node| pod_event(Type::Node, node.bytes.clone(), node.revision.0)).collect();
-        first.extend(view.pods.iter().map(|pod| pod_event(Type::Set, pod.bytes.clone(), pod.revision.0)));
-        first.push(pod_event(Type::SnapshotComplete, bytes::Bytes::new(), shown.0));
+        let mut first: Vec<v1::PodEvent> = view
+            .node
+            .iter()
+            .map(|node| pod_event(Type::Node, node.bytes.clone(), node.revision.0))
+            .collect();
+        first.extend(
+            view.pods
+                .iter()
+                .map(|pod| pod_event(Type::Set, pod.bytes.clone(), pod.revision.0)),
+        );
+        first.push(pod_event(
+            Type::SnapshotComplete,
+            bytes::Bytes::new(),
+            shown.0,
+        ));
         let later = ReceiverStream::new(changes)
             .filter(move |change| std::future::ready(change.revision > shown))
             .filter_map(move |change| std::future::ready(change_event(&node, &change)))
             .map(Ok)
             // The receiver ended: this stream was too slow for its node's changes.
-            .chain(stream::once(async { Err(Status::from(ApiError::too_old(0, 0))) }));
-        Ok(stream::iter(first.into_iter().map(Ok)).chain(later).take_until(self.stop.clone().cancelled_owned()).boxed())
+            .chain(stream::once(async {
+                Err(Status::from(ApiError::too_old(0, 0)))
+            }));
+        Ok(stream::iter(first.into_iter().map(Ok))
+            .chain(later)
+            .take_until(self.stop.clone().cancelled_owned())
+            .boxed())
     }
 
     fn open_tunnel(
@@ -180,12 +231,18 @@ impl Nodes {
             }
         };
         let requests = ReceiverStream::new(requests).map(Ok);
-        Ok(crate::agents::drive(requests, reading).take_until(self.stop.clone().cancelled_owned()).boxed())
+        Ok(crate::agents::drive(requests, reading)
+            .take_until(self.stop.clone().cancelled_owned())
+            .boxed())
     }
 }
 
 fn pod_event(kind: Type, object: bytes::Bytes, revision: u64) -> v1::PodEvent {
-    v1::PodEvent { r#type: kind.into(), object, resource_version: revision.to_string() }
+    v1::PodEvent {
+        r#type: kind.into(),
+        object,
+        resource_version: revision.to_string(),
+    }
 }
 
 /// How a change looks to one node; `None`: it does not concern it.
@@ -193,14 +250,21 @@ fn change_event(node: &str, change: &Change) -> Option<v1::PodEvent> {
     let revision = change.revision.0;
     if *change.kind() == NODE {
         // A deleted Node is shown by nothing: the agent notices when it next reports its status.
-        return change.new.as_ref().map(|new| pod_event(Type::Node, new.bytes.clone(), revision));
+        return change
+            .new
+            .as_ref()
+            .map(|new| pod_event(Type::Node, new.bytes.clone(), revision));
     }
     let mine = |object: &muster_model::object::Object| object.text_at("/spec/nodeName") == node;
     match (&change.new, &change.old) {
-        (Some(new), _) if mine(new.object()) => Some(pod_event(Type::Set, new.bytes.clone(), revision)),
-        (_, Some(old)) if mine(old.object()) => {
-            Some(pod_event(Type::Removed, change.last_state().bytes.clone(), revision))
+        (Some(new), _) if mine(new.object()) => {
+            Some(pod_event(Type::Set, new.bytes.clone(), revision))
         }
+        (_, Some(old)) if mine(old.object()) => Some(pod_event(
+            Type::Removed,
+            change.last_state().bytes.clone(),
+            revision,
+        )),
         _ => None,
     }
 }
@@ -211,7 +275,10 @@ impl NodeService for Nodes {
     type WatchPodsStream = BoxStream<'static, Result<v1::PodEvent, Status>>;
     type TunnelStream = BoxStream<'static, Result<v1::TunnelRequest, Status>>;
 
-    async fn join(&self, request: Request<v1::JoinRequest>) -> Result<Response<v1::JoinReply>, Status> {
+    async fn join(
+        &self,
+        request: Request<v1::JoinRequest>,
+    ) -> Result<Response<v1::JoinReply>, Status> {
         let since = Instant::now();
         let reply = self.join_one(request.get_ref());
         if let Err(error) = &reply {
@@ -221,13 +288,21 @@ impl NodeService for Nodes {
         answer(&self.metrics, "JOIN", Some(&NODE), since, reply).map(Response::new)
     }
 
-    async fn renew(&self, request: Request<v1::RenewRequest>) -> Result<Response<v1::JoinReply>, Status> {
+    async fn renew(
+        &self,
+        request: Request<v1::RenewRequest>,
+    ) -> Result<Response<v1::JoinReply>, Status> {
         let since = Instant::now();
-        let reply = self.node(&caller(&request)).and_then(|node| self.sign(&request.get_ref().csr_pem, &node));
+        let reply = self
+            .node(&caller(&request))
+            .and_then(|node| self.sign(&request.get_ref().csr_pem, &node));
         answer(&self.metrics, "RENEW", Some(&NODE), since, reply).map(Response::new)
     }
 
-    async fn register(&self, request: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
+    async fn register(
+        &self,
+        request: Request<v1::RegisterRequest>,
+    ) -> Result<Response<v1::RegisterReply>, Status> {
         let since = Instant::now();
         let caller = caller(&request);
         let reply = self.register_one(&caller, request.get_ref()).await;

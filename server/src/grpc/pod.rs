@@ -39,7 +39,11 @@ pub struct Pods {
 type Chunks = BoxStream<'static, Result<v1::LogsChunk, Status>>;
 
 impl Pods {
-    async fn open_logs(&self, caller: &Caller, mut query: v1::LogsQuery) -> Result<Chunks, ApiError> {
+    async fn open_logs(
+        &self,
+        caller: &Caller,
+        mut query: v1::LogsQuery,
+    ) -> Result<Chunks, ApiError> {
         let ask = Ask::object(Verb::Get, &POD, &query.namespace, &query.pod).of("log");
         authorize(caller, &ask, self.registry.cache())?;
         check_query(&query)?;
@@ -52,7 +56,10 @@ impl Pods {
         query.container = container(pod.object(), &query.container)?;
         let node = pod.object().text_at("/spec/nodeName").to_owned();
         if node.is_empty() {
-            return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", query.pod)));
+            return Err(ApiError::bad_request(format!(
+                "pod {} does not have a host assigned",
+                query.pod
+            )));
         }
         let mut answer = self.tunnels.logs(&node, query).await?;
         let first = self.first_piece(&node, &mut answer).await?;
@@ -60,8 +67,16 @@ impl Pods {
             let piece = answer.next().await?;
             Some((piece, answer))
         });
-        let pieces = stream::iter(first).chain(rest).take_until(self.stop.clone().cancelled_owned());
-        Ok(pieces.map(|piece| piece.map(|data| v1::LogsChunk { data }).map_err(Status::from)).boxed())
+        let pieces = stream::iter(first)
+            .chain(rest)
+            .take_until(self.stop.clone().cancelled_owned());
+        Ok(pieces
+            .map(|piece| {
+                piece
+                    .map(|data| v1::LogsChunk { data })
+                    .map_err(Status::from)
+            })
+            .boxed())
     }
 
     /// Waits for the node to say anything, so that an error is the call's answer and a dead node is no silence.
@@ -81,10 +96,15 @@ impl Pods {
 
 fn check_query(query: &v1::LogsQuery) -> Result<(), ApiError> {
     if query.since_seconds.is_some() && !query.since_time.is_empty() {
-        return Err(ApiError::bad_request("at most one of `sinceTime` or `sinceSeconds` may be specified"));
+        return Err(ApiError::bad_request(
+            "at most one of `sinceTime` or `sinceSeconds` may be specified",
+        ));
     }
     if !query.since_time.is_empty() && time::parse(&query.since_time).is_none() {
-        return Err(ApiError::bad_request(format!("sinceTime: \"{}\" is no RFC 3339 time", query.since_time)));
+        return Err(ApiError::bad_request(format!(
+            "sinceTime: \"{}\" is no RFC 3339 time",
+            query.since_time
+        )));
     }
     for (name, value, least) in [
         ("tailLines", query.tail_lines, 0),
@@ -92,7 +112,9 @@ fn check_query(query: &v1::LogsQuery) -> Result<(), ApiError> {
         ("limitBytes", query.limit_bytes, 1),
     ] {
         if value.is_some_and(|value| value < least) {
-            return Err(ApiError::bad_request(format!("{name} must be greater than or equal to {least}")));
+            return Err(ApiError::bad_request(format!(
+                "{name} must be greater than or equal to {least}"
+            )));
         }
     }
     Ok(())
@@ -101,16 +123,31 @@ fn check_query(query: &v1::LogsQuery) -> Result<(), ApiError> {
 /// Which container is meant (spec/node-agent.md 23).
 fn container(pod: &Object, asked: &str) -> Result<String, ApiError> {
     let names = |list: &str| -> Vec<String> {
-        let items = pod.at("/spec").and_then(|spec| spec.get(list)).and_then(Value::as_array);
+        let items = pod
+            .at("/spec")
+            .and_then(|spec| spec.get(list))
+            .and_then(Value::as_array);
         let name = |item: &Value| item.get("name").and_then(Value::as_str).map(str::to_owned);
         items.into_iter().flatten().filter_map(name).collect()
     };
-    let (regular, init, ephemeral) = (names("containers"), names("initContainers"), names("ephemeralContainers"));
+    let (regular, init, ephemeral) = (
+        names("containers"),
+        names("initContainers"),
+        names("ephemeralContainers"),
+    );
     if !asked.is_empty() {
-        return if regular.iter().chain(&init).chain(&ephemeral).any(|name| name == asked) {
+        return if regular
+            .iter()
+            .chain(&init)
+            .chain(&ephemeral)
+            .any(|name| name == asked)
+        {
             Ok(asked.to_owned())
         } else {
-            Err(ApiError::bad_request(format!("container {asked} is not valid for pod {}", pod.name())))
+            Err(ApiError::bad_request(format!(
+                "container {asked} is not valid for pod {}",
+                pod.name()
+            )))
         };
     }
     if let [only] = regular.as_slice() {
@@ -122,7 +159,10 @@ fn container(pod: &Object, asked: &str) -> Result<String, ApiError> {
         regular.join(" ")
     );
     if !init.is_empty() {
-        message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+        message.push_str(&format!(
+            " or one of the init containers: [{}]",
+            init.join(" ")
+        ));
     }
     Err(ApiError::bad_request(message))
 }
@@ -151,7 +191,10 @@ mod tests {
         .unwrap();
         assert_eq!(container(&one, "").unwrap(), "a");
         assert_eq!(container(&one, "i").unwrap(), "i");
-        assert_eq!(container(&one, "x").unwrap_err().message(), "container x is not valid for pod p");
+        assert_eq!(
+            container(&one, "x").unwrap_err().message(),
+            "container x is not valid for pod p"
+        );
         let two = Object::from_value(json!({"metadata": {"name": "p"}, "spec": {
             "containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]}}))
         .unwrap();

@@ -18,8 +18,8 @@ use crate::admit::{self, FieldValidation};
 use crate::auth::{Ask, Caller, Verb, authorize};
 use crate::metrics::Metrics;
 use crate::registry::{
-    DeleteOptions, ListQuery, PatchType, Precondition, Propagation, Registry, Selection, WatchItem, WatchQuery,
-    WriteOptions, Written,
+    DeleteOptions, ListQuery, PatchForm, Precondition, Propagation, Registry, Selection, WatchItem,
+    WatchQuery, WriteOptions, Written,
 };
 use crate::status::ApiError;
 
@@ -46,8 +46,18 @@ struct Target {
 
 impl Resources {
     /// Over a registry. Open watches end when `stop` is cancelled.
-    pub fn new(registry: Registry, metrics: Metrics, advice: Arc<dyn Advice>, stop: CancellationToken) -> Self {
-        Self { registry, metrics, advice, stop }
+    pub fn new(
+        registry: Registry,
+        metrics: Metrics,
+        advice: Arc<dyn Advice>,
+        stop: CancellationToken,
+    ) -> Self {
+        Self {
+            registry,
+            metrics,
+            advice,
+            stop,
+        }
     }
 
     fn authorize(&self, caller: &Caller, verb: Verb, target: &Target) -> Result<(), ApiError> {
@@ -63,28 +73,54 @@ impl Resources {
         target: &Target,
         selection: &Selection,
     ) -> Result<(), ApiError> {
-        let name = selection.required_field("metadata.name").unwrap_or_default();
-        let node = selection.required_field("spec.nodeName").unwrap_or_default();
-        let ask = Ask { node, ..Ask::object(verb, target.kind, &target.key.namespace, name) };
+        let name = selection
+            .required_field("metadata.name")
+            .unwrap_or_default();
+        let node = selection
+            .required_field("spec.nodeName")
+            .unwrap_or_default();
+        let ask = Ask {
+            node,
+            ..Ask::object(verb, target.kind, &target.key.namespace, name)
+        };
         authorize(caller, &ask, self.registry.cache())
     }
 
-    fn reply(&self, target: &Target, written: Written, mut warnings: Vec<String>) -> v1::ObjectReply {
+    fn reply(
+        &self,
+        target: &Target,
+        written: Written,
+        mut warnings: Vec<String>,
+    ) -> v1::ObjectReply {
         warnings.extend(written.warnings);
         if !target.status && !written.gone {
             warnings.extend(self.advice.about(target.kind, written.stored.object()));
         }
-        v1::ObjectReply { object: written.stored.bytes.clone(), warnings }
+        v1::ObjectReply {
+            object: written.stored.bytes.clone(),
+            warnings,
+        }
     }
 
-    fn get_one(&self, caller: &Caller, request: &v1::GetRequest) -> Result<v1::ObjectReply, ApiError> {
+    fn get_one(
+        &self,
+        caller: &Caller,
+        request: &v1::GetRequest,
+    ) -> Result<v1::ObjectReply, ApiError> {
         let target = target(request.resource.as_ref())?;
         self.authorize(caller, Verb::Get, &target)?;
         let stored = self.registry.get(caller, target.kind, &target.key)?;
-        Ok(v1::ObjectReply { object: stored.bytes.clone(), warnings: Vec::new() })
+        Ok(v1::ObjectReply {
+            object: stored.bytes.clone(),
+            warnings: Vec::new(),
+        })
     }
 
-    fn list_page(&self, caller: &Caller, request: v1::ListRequest) -> Result<v1::ListReply, ApiError> {
+    fn list_page(
+        &self,
+        caller: &Caller,
+        request: v1::ListRequest,
+    ) -> Result<v1::ListReply, ApiError> {
         let target = target(request.resource.as_ref())?;
         let selection = selection(target.kind, request.selection.as_ref())?;
         self.authorize_many(caller, Verb::List, &target, &selection)?;
@@ -96,13 +132,21 @@ impl Resources {
         };
         let page = self.registry.list(caller, target.kind, &query)?;
         Ok(v1::ListReply {
-            items: page.items.iter().map(|stored| stored.bytes.clone()).collect(),
+            items: page
+                .items
+                .iter()
+                .map(|stored| stored.bytes.clone())
+                .collect(),
             resource_version: page.revision.to_string(),
             continue_token: page.continue_token,
         })
     }
 
-    async fn create_one(&self, caller: &Caller, request: v1::CreateRequest) -> Result<v1::ObjectReply, ApiError> {
+    async fn create_one(
+        &self,
+        caller: &Caller,
+        request: v1::CreateRequest,
+    ) -> Result<v1::ObjectReply, ApiError> {
         let mut target = target(request.resource.as_ref())?;
         if target.status {
             return Err(ApiError::method_not_allowed());
@@ -113,11 +157,18 @@ impl Resources {
         authorize(caller, &ask, self.registry.cache())?;
         let (mut object, warnings) = admit::decode(target.kind, &request.object, validation)?;
         place(&mut object, &mut target)?;
-        let written = self.registry.create(caller, target.kind, object, &options).await?;
+        let written = self
+            .registry
+            .create(caller, target.kind, object, &options)
+            .await?;
         Ok(self.reply(&target, written, warnings))
     }
 
-    async fn update_one(&self, caller: &Caller, request: v1::UpdateRequest) -> Result<v1::ObjectReply, ApiError> {
+    async fn update_one(
+        &self,
+        caller: &Caller,
+        request: v1::UpdateRequest,
+    ) -> Result<v1::ObjectReply, ApiError> {
         let mut target = target(request.resource.as_ref())?;
         let (options, validation) = write_options(request.options.as_ref());
         self.authorize(caller, Verb::Update, &target)?;
@@ -129,33 +180,56 @@ impl Resources {
             self.authorize(caller, Verb::Update, &target)?;
         }
         let written = if target.status {
-            self.registry.update_status(caller, target.kind, object, &options).await?
+            self.registry
+                .update_status(caller, target.kind, object, &options)
+                .await?
         } else {
-            self.registry.update(caller, target.kind, object, &options).await?
+            self.registry
+                .update(caller, target.kind, object, &options)
+                .await?
         };
         Ok(self.reply(&target, written, warnings))
     }
 
-    async fn patch_one(&self, caller: &Caller, request: v1::PatchRequest) -> Result<v1::ObjectReply, ApiError> {
+    async fn patch_one(
+        &self,
+        caller: &Caller,
+        request: v1::PatchRequest,
+    ) -> Result<v1::ObjectReply, ApiError> {
         let target = target(request.resource.as_ref())?;
         let form = match request.r#type() {
-            v1::PatchType::Json => PatchType::Json,
-            v1::PatchType::Merge => PatchType::Merge,
-            v1::PatchType::Strategic => PatchType::Strategic,
+            v1::PatchType::Json => PatchForm::Json,
+            v1::PatchType::Merge => PatchForm::Merge,
+            v1::PatchType::Strategic => PatchForm::Strategic,
             v1::PatchType::Unspecified => {
-                return Err(ApiError::bad_request("the patch's type is missing: JSON, MERGE or STRATEGIC"));
+                return Err(ApiError::bad_request(
+                    "the patch's type is missing: JSON, MERGE or STRATEGIC",
+                ));
             }
         };
         let (options, _) = write_options(request.options.as_ref());
         self.authorize(caller, Verb::Patch, &target)?;
-        let patch = admit::decode_patch(&request.patch)?;
+        let patch = request.patch;
         let key = target.key.clone();
-        let written =
-            self.registry.patch(caller, target.kind, key, (form, patch), target.status, &options).await?;
+        let written = self
+            .registry
+            .patch(
+                caller,
+                target.kind,
+                key,
+                (form, patch),
+                target.status,
+                &options,
+            )
+            .await?;
         Ok(self.reply(&target, written, Vec::new()))
     }
 
-    async fn delete_one(&self, caller: &Caller, request: v1::DeleteRequest) -> Result<v1::DeleteReply, ApiError> {
+    async fn delete_one(
+        &self,
+        caller: &Caller,
+        request: v1::DeleteRequest,
+    ) -> Result<v1::DeleteReply, ApiError> {
         let target = target(request.resource.as_ref())?;
         if target.status {
             return Err(ApiError::method_not_allowed());
@@ -170,15 +244,26 @@ impl Resources {
                 ))
             })?),
         };
-        let revision = some(&request.precondition_resource_version).map(|text| parse_revision(&text)).transpose()?;
+        let revision = some(&request.precondition_resource_version)
+            .map(|text| parse_revision(&text))
+            .transpose()?;
         let options = DeleteOptions {
             propagation,
             grace_seconds: request.grace_period_seconds,
-            precondition: Precondition { uid: some(&request.precondition_uid), revision },
+            precondition: Precondition {
+                uid: some(&request.precondition_uid),
+                revision,
+            },
             dry_run: request.dry_run,
         };
-        let written = self.registry.delete(caller, target.kind, target.key, options).await?;
-        Ok(v1::DeleteReply { gone: written.gone, object: written.stored.bytes.clone() })
+        let written = self
+            .registry
+            .delete(caller, target.kind, target.key, options)
+            .await?;
+        Ok(v1::DeleteReply {
+            gone: written.gone,
+            object: written.stored.bytes.clone(),
+        })
     }
 
     async fn open_watch(
@@ -189,7 +274,9 @@ impl Resources {
         let target = target(request.resource.as_ref())?;
         let selection = selection(target.kind, request.selection.as_ref())?;
         self.authorize_many(caller, Verb::Watch, &target, &selection)?;
-        let after = some(&request.resource_version).map(|text| parse_revision(&text)).transpose()?;
+        let after = some(&request.resource_version)
+            .map(|text| parse_revision(&text))
+            .transpose()?;
         let query = WatchQuery {
             namespace: some(&target.key.namespace),
             selection,
@@ -216,7 +303,11 @@ fn event(item: WatchItem) -> v1::WatchEvent {
         WatchItem::Deleted(stored) => (Type::Deleted, stored.bytes.clone()),
         WatchItem::Bookmark(_) => (Type::Bookmark, bytes::Bytes::new()),
     };
-    v1::WatchEvent { r#type: kind.into(), object, resource_version }
+    v1::WatchEvent {
+        r#type: kind.into(),
+        object,
+        resource_version,
+    }
 }
 
 fn target(reference: Option<&v1::ResourceRef>) -> Result<Target, ApiError> {
@@ -227,12 +318,25 @@ fn target(reference: Option<&v1::ResourceRef>) -> Result<Target, ApiError> {
         "status" if kind.has_status => true,
         _ => return Err(ApiError::unknown_resource()),
     };
-    let namespace = if kind.namespaced { reference.namespace.clone() } else { String::new() };
-    Ok(Target { kind, key: NamespacedName::new(namespace, reference.name.clone()), status })
+    let namespace = if kind.namespaced {
+        reference.namespace.clone()
+    } else {
+        String::new()
+    };
+    Ok(Target {
+        kind,
+        key: NamespacedName::new(namespace, reference.name.clone()),
+        status,
+    })
 }
 
-fn selection(kind: &'static Kind, selection: Option<&v1::Selection>) -> Result<Selection, ApiError> {
-    let Some(selection) = selection else { return Ok(Selection::everything()) };
+fn selection(
+    kind: &'static Kind,
+    selection: Option<&v1::Selection>,
+) -> Result<Selection, ApiError> {
+    let Some(selection) = selection else {
+        return Ok(Selection::everything());
+    };
     Selection::parse(kind, &selection.label_selector, &selection.field_selector)
 }
 
@@ -243,7 +347,13 @@ fn write_options(options: Option<&v1::WriteOptions>) -> (WriteOptions, FieldVali
         _ => FieldValidation::Warn,
     };
     let dry_run = options.is_some_and(|options| options.dry_run);
-    (WriteOptions { dry_run, field_validation: validation }, validation)
+    (
+        WriteOptions {
+            dry_run,
+            field_validation: validation,
+        },
+        validation,
+    )
 }
 
 /// The object's own name and namespace and those of the request must agree; what one leaves out, the other says.
@@ -251,7 +361,9 @@ fn place(object: &mut Object, target: &mut Target) -> Result<(), ApiError> {
     if target.key.name.is_empty() {
         target.key.name = object.name().to_owned();
     } else if object.name().is_empty() {
-        object.metadata_mut().insert("name".into(), target.key.name.clone().into());
+        object
+            .metadata_mut()
+            .insert("name".into(), target.key.name.clone().into());
     } else if object.name() != target.key.name {
         return Err(ApiError::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({})",
@@ -266,7 +378,9 @@ fn place(object: &mut Object, target: &mut Target) -> Result<(), ApiError> {
     if target.key.namespace.is_empty() {
         target.key.namespace = object.namespace().to_owned();
     } else if object.namespace().is_empty() {
-        object.metadata_mut().insert("namespace".into(), target.key.namespace.clone().into());
+        object
+            .metadata_mut()
+            .insert("namespace".into(), target.key.namespace.clone().into());
     } else if object.namespace() != target.key.namespace {
         return Err(ApiError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
@@ -291,47 +405,82 @@ fn parse_revision(text: &str) -> Result<Revision, ApiError> {
 impl ResourceService for Resources {
     type WatchStream = BoxStream<'static, Result<v1::WatchEvent, Status>>;
 
-    async fn get(&self, request: Request<v1::GetRequest>) -> Result<Response<v1::ObjectReply>, Status> {
+    async fn get(
+        &self,
+        request: Request<v1::GetRequest>,
+    ) -> Result<Response<v1::ObjectReply>, Status> {
         let (since, caller, request) = (Instant::now(), caller(&request), request.into_inner());
         let kind = kind_of(request.resource.as_ref()).ok();
-        answer(&self.metrics, "GET", kind, since, self.get_one(&caller, &request)).map(Response::new)
+        answer(
+            &self.metrics,
+            "GET",
+            kind,
+            since,
+            self.get_one(&caller, &request),
+        )
+        .map(Response::new)
     }
 
-    async fn list(&self, request: Request<v1::ListRequest>) -> Result<Response<v1::ListReply>, Status> {
+    async fn list(
+        &self,
+        request: Request<v1::ListRequest>,
+    ) -> Result<Response<v1::ListReply>, Status> {
         let (since, caller, request) = (Instant::now(), caller(&request), request.into_inner());
         let kind = kind_of(request.resource.as_ref()).ok();
-        answer(&self.metrics, "LIST", kind, since, self.list_page(&caller, request)).map(Response::new)
+        answer(
+            &self.metrics,
+            "LIST",
+            kind,
+            since,
+            self.list_page(&caller, request),
+        )
+        .map(Response::new)
     }
 
-    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(
+        &self,
+        request: Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
         let (since, caller, request) = (Instant::now(), caller(&request), request.into_inner());
         let kind = kind_of(request.resource.as_ref()).ok();
         let stream = self.open_watch(&caller, request).await;
         answer(&self.metrics, "WATCH", kind, since, stream).map(Response::new)
     }
 
-    async fn create(&self, request: Request<v1::CreateRequest>) -> Result<Response<v1::ObjectReply>, Status> {
+    async fn create(
+        &self,
+        request: Request<v1::CreateRequest>,
+    ) -> Result<Response<v1::ObjectReply>, Status> {
         let (since, caller, request) = (Instant::now(), caller(&request), request.into_inner());
         let kind = kind_of(request.resource.as_ref()).ok();
         let reply = self.create_one(&caller, request).await;
         answer(&self.metrics, "POST", kind, since, reply).map(Response::new)
     }
 
-    async fn update(&self, request: Request<v1::UpdateRequest>) -> Result<Response<v1::ObjectReply>, Status> {
+    async fn update(
+        &self,
+        request: Request<v1::UpdateRequest>,
+    ) -> Result<Response<v1::ObjectReply>, Status> {
         let (since, caller, request) = (Instant::now(), caller(&request), request.into_inner());
         let kind = kind_of(request.resource.as_ref()).ok();
         let reply = self.update_one(&caller, request).await;
         answer(&self.metrics, "PUT", kind, since, reply).map(Response::new)
     }
 
-    async fn patch(&self, request: Request<v1::PatchRequest>) -> Result<Response<v1::ObjectReply>, Status> {
+    async fn patch(
+        &self,
+        request: Request<v1::PatchRequest>,
+    ) -> Result<Response<v1::ObjectReply>, Status> {
         let (since, caller, request) = (Instant::now(), caller(&request), request.into_inner());
         let kind = kind_of(request.resource.as_ref()).ok();
         let reply = self.patch_one(&caller, request).await;
         answer(&self.metrics, "PATCH", kind, since, reply).map(Response::new)
     }
 
-    async fn delete(&self, request: Request<v1::DeleteRequest>) -> Result<Response<v1::DeleteReply>, Status> {
+    async fn delete(
+        &self,
+        request: Request<v1::DeleteRequest>,
+    ) -> Result<Response<v1::DeleteReply>, Status> {
         let (since, caller, request) = (Instant::now(), caller(&request), request.into_inner());
         let kind = kind_of(request.resource.as_ref()).ok();
         let reply = self.delete_one(&caller, request).await;

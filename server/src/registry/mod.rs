@@ -36,12 +36,13 @@ use muster_store::Store;
 
 pub use ids::Ids;
 pub use list::{ListQuery, Page};
-pub use patch::PatchType;
 pub use selection::Selection;
 pub use watch::{WatchItem, WatchQuery, WatchStream};
 pub use write::{
     DeleteOptions, Edit, FieldValidation, Precondition, Propagation, Write, WriteOptions, Written,
 };
+
+pub use muster_model::patch::PatchForm;
 
 use crate::auth::Caller;
 use crate::cache::{Cache, Stored};

@@ -2,27 +2,17 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use muster_model::kind::Kind;
 use muster_model::object::{NamespacedName, Object};
+use muster_model::patch::PatchForm;
 use parking_lot::Mutex;
-use serde_json::Value;
 
 use super::Registry;
 use super::write::{Precondition, Write, WriteOptions, Written};
 use crate::admit;
 use crate::auth::Caller;
 use crate::status::ApiError;
-
-/// The form of a patch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PatchType {
-    /// RFC 6902.
-    Json,
-    /// RFC 7386.
-    Merge,
-    /// Kubernetes' strategic merge patch.
-    Strategic,
-}
 
 impl Registry {
     /// Patches an object. A `metadata.resourceVersion` inside the patch is a precondition.
@@ -31,11 +21,14 @@ impl Registry {
         caller: &Caller,
         kind: &'static Kind,
         key: NamespacedName,
-        patch: (PatchType, Value),
+        patch: (PatchForm, Bytes),
         status: bool,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         let (form, patch) = patch;
+        if patch.len() > admit::MAX_BODY_BYTES {
+            return Err(ApiError::too_large(admit::MAX_BODY_BYTES));
+        }
         let validation = options.field_validation;
         // The edit may run several times; the last run's warnings are those of what was stored.
         let warnings = Arc::new(Mutex::new(Vec::new()));
