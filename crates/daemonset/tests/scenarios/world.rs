@@ -293,7 +293,9 @@ impl World {
 
     pub(crate) fn set_ready_on(&mut self, node: &str, ready: bool) {
         for name in self.names_on(node) {
-            self.set_ready(&name, ready);
+            if !self.pods[&name].phase.is_terminal() {
+                self.set_ready(&name, ready);
+            }
         }
     }
 
