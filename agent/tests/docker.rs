@@ -2,6 +2,8 @@
 //!
 //! Each test has nodes of its own name and removes all their containers when it ends, however it ends.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod contract;
 // Included rather than depended on: the testkit stands on the whole server, of which the agent knows nothing.
 #[allow(unreachable_pub, reason = "public in the testkit")]

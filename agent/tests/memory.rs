@@ -1,5 +1,7 @@
 //! The runtime contract over the double.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod contract;
 
 use std::sync::Arc;

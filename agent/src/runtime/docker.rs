@@ -144,14 +144,14 @@ impl DockerRuntime {
         let body = |image: &str| create::sandbox_body(spec, labels.clone(), image, engine, network);
         let image = self.pause.id(&self.engine).await?;
         let id = match self
-            .create_named(&spec.name, &spec.labels, body(&image))
+            .create_named(&spec.name, &spec.labels, &body(&image))
             .await
         {
             // Somebody removed the image: it is made again from the bytes at hand.
             Err(RuntimeError::NotFound(_)) => {
                 self.pause.forget(&image);
                 let image = self.pause.id(&self.engine).await?;
-                self.create_named(&spec.name, &spec.labels, body(&image))
+                self.create_named(&spec.name, &spec.labels, &body(&image))
                     .await?
             }
             made => made?,
@@ -207,7 +207,7 @@ impl DockerRuntime {
         let engine = self.abilities().await?;
         let labels = self.config.owner.stamp(&spec.labels);
         let body = create::container_body(spec, labels, engine, &self.config.network);
-        self.create_named(&spec.name, &spec.labels, body).await
+        self.create_named(&spec.name, &spec.labels, &body).await
     }
 
     /// Makes a container under this name, or under another where the name is rightly taken (spec/node-agent.md 9).
@@ -215,7 +215,7 @@ impl DockerRuntime {
         &self,
         name: &str,
         wanted: &Labels,
-        body: ContainerCreateBody,
+        body: &ContainerCreateBody,
     ) -> Result<ContainerId, RuntimeError> {
         let mut tried = name.to_owned();
         let mut attempt = 0;
@@ -224,13 +224,12 @@ impl DockerRuntime {
                 name: Some(tried.clone()),
                 platform: String::new(),
             };
-            let body = body.clone();
             let made = self
                 .engine
-                .call("create container", async move |connection| {
+                .call("create container", async |connection| {
                     connection
                         .docker
-                        .create_container(Some(options), body)
+                        .create_container(Some(options), body.clone())
                         .await
                 })
                 .await;

@@ -279,7 +279,8 @@ impl DockerEngine {
         F: Future<Output = Result<T, Error>>,
     {
         let work = async { make(self.connection().await?).await.map_err(runtime_error) };
-        within(what, limit, work)
+        // Boxed, since the library's futures carry whole bodies and are large.
+        within(what, limit, Box::pin(work))
             .await
             .inspect_err(|error| self.forget_if_lost(error))
     }
