@@ -19,6 +19,16 @@ use crate::patch::strategic::{DELETE_SCALARS, ELEMENT_ORDER, PATCH, RETAIN_KEYS}
 /// The annotation that holds what the manifest said last time.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
+/// Metadata that only the server sets. Tools write `creationTimestamp: null`; it asks for nothing.
+const SERVER_OWNED: &[&str] = &[
+    "creationTimestamp",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "uid",
+];
+
 /// The text of the annotation for a manifest: its compact JSON and a line feed, byte for byte as kubectl writes it
 /// (the annotation itself left out, an empty `annotations` mapping always present).
 pub fn last_applied_annotation(manifest: &Object) -> String {
@@ -31,7 +41,7 @@ pub fn last_applied_annotation(manifest: &Object) -> String {
     kubectl_json(plain.tree()) + "\n"
 }
 
-/// The whole of client-side apply for an object that exists: writes the annotation into the manifest, takes what was
+/// The whole of client-side apply for an object that exists (the manifest's namespace is filled in by then): writes the annotation into the manifest, takes what was
 /// said last time from the stored object, and returns the patch to send. An unreadable annotation counts as none.
 pub fn patch_for(kind: &Kind, manifest: &Object, current: &Object) -> Value {
     let last: Option<Value> = current
@@ -75,6 +85,9 @@ fn map_patch(
 ) -> Map<String, Value> {
     let mut patch = Map::new();
     for (name, wanted) in modified {
+        if place == Place::Metadata && wanted.is_null() && SERVER_OWNED.contains(&name.as_str()) {
+            continue;
+        }
         let last = last.and_then(|last| last.get(name));
         field_patch(
             place.field(name),

@@ -56,6 +56,17 @@ fn api_007_applying_the_same_again_is_an_empty_patch() {
 }
 
 #[test]
+fn null_asks_for_absence_except_where_the_server_decides() {
+    let manifest = json!({"metadata": {"creationTimestamp": null}, "spec": {"a": null, "b": null}, "status": {}});
+    let current =
+        json!({"metadata": {"creationTimestamp": "t"}, "spec": {"a": 1}, "status": {"x": 1}});
+    assert_eq!(
+        three_way(&kind::DAEMON_SET, None, &manifest, &current),
+        json!({"spec": {"a": null}})
+    );
+}
+
+#[test]
 fn api_008_the_image_changes_and_env_has_b_and_not_a() {
     let one = json!([{"name": "main", "image": "busybox:1", "env": [{"name": "A", "value": "1"}]}]);
     let two = json!([{"name": "main", "image": "busybox:2", "env": [{"name": "B", "value": "2"}]}]);

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::limits::{MAX_DEPTH, MAX_DOCUMENTS, ValueBudget, too_deep};
+use super::limits::{Duplicates, MAX_DEPTH, MAX_DOCUMENTS, ValueBudget, too_deep};
 use super::read::{Located, ReadError, Tree};
 
 /// Why a text is not read as JSON.
@@ -77,7 +77,7 @@ fn message_of(error: &serde_json::Error) -> String {
 fn read_one(text: &str, budget: &mut ValueBudget) -> Result<Tree, serde_json::Error> {
     let mut state = State {
         budget,
-        duplicates: Vec::new(),
+        duplicates: Duplicates::default(),
     };
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = Node {
@@ -89,13 +89,13 @@ fn read_one(text: &str, budget: &mut ValueBudget) -> Result<Tree, serde_json::Er
     reader.end()?;
     Ok(Tree {
         value,
-        duplicates: state.duplicates,
+        duplicates: state.duplicates.take(),
     })
 }
 
 struct State<'s> {
     budget: &'s mut ValueBudget,
-    duplicates: Vec<String>,
+    duplicates: Duplicates,
 }
 
 /// Where the reader is: links on the stack, turned into text only when a fault is found.
@@ -106,6 +106,12 @@ enum Path<'p> {
 }
 
 impl Path<'_> {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        self.write(&mut text);
+        text
+    }
+
     fn write(&self, text: &mut String) {
         match self {
             Self::Root => {}
@@ -208,9 +214,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
         while let Some(key) = map.next_key::<String>()? {
             let path = Path::Key(self.path, &key);
             if tree.contains_key(&key) {
-                let mut text = String::new();
-                path.write(&mut text);
-                self.state.duplicates.push(text);
+                self.state.duplicates.add(|| path.text());
             }
             let value = map.next_value_seed(Node {
                 state: &mut *self.state,

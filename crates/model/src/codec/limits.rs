@@ -51,3 +51,36 @@ pub(crate) fn depth_exceeds(value: &Value, limit: usize) -> bool {
         _ => false,
     }
 }
+
+/// Most unknown and duplicate fields that are named one by one.
+pub(crate) const MAX_FAULTS_NAMED: usize = 100;
+
+/// Longest path of a field that is shown whole, in characters.
+pub(crate) const MAX_PATH_SHOWN: usize = 512;
+
+/// The text, cut after so many characters.
+pub(crate) fn clipped(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        Some((cut, _)) => format!("{}...", &text[..cut]),
+        None => text.to_owned(),
+    }
+}
+
+/// Paths of keys given twice. They are as long as their author likes and there may be many: no more are kept than are
+/// shown, and none longer.
+#[derive(Debug, Default)]
+pub(crate) struct Duplicates(Vec<String>);
+
+impl Duplicates {
+    /// Adds a path, which is made only if it will be shown.
+    pub(crate) fn add(&mut self, path: impl FnOnce() -> String) {
+        if self.0.len() <= MAX_FAULTS_NAMED {
+            self.0.push(clipped(&path(), MAX_PATH_SHOWN));
+        }
+    }
+
+    /// The paths so far; the collection starts anew.
+    pub(crate) fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.0)
+    }
+}

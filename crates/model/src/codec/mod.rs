@@ -24,6 +24,7 @@ use std::str::FromStr;
 use serde_json::Value;
 
 pub(crate) use self::limits::{MAX_DEPTH, depth_exceeds};
+use self::limits::{MAX_FAULTS_NAMED, MAX_PATH_SHOWN, clipped};
 pub use self::manifest::{Document, ManifestError, read_manifests};
 pub use self::read::{ReadError, Tree, read_tree};
 pub use self::unacted::unacted_fields;
@@ -124,9 +125,6 @@ pub enum DecodeError {
     },
 }
 
-/// Most unknown and duplicate fields that are named one by one.
-const MAX_FAULTS_NAMED: usize = 100;
-
 /// Reads one object of the kind from JSON or YAML.
 pub fn decode(
     kind: &Kind,
@@ -214,10 +212,9 @@ fn expect_kind(kind: &Kind, object: &mut Object) -> Result<(), DecodeError> {
 }
 
 fn name_faults(unknown: &[String], duplicates: &[String]) -> Vec<String> {
-    let all = unknown.len() + duplicates.len();
     let mut faults: Vec<String> = unknown
         .iter()
-        .map(|path| format!("unknown field {path:?}"))
+        .map(|path| format!("unknown field {:?}", clipped(path, MAX_PATH_SHOWN)))
         .chain(
             duplicates
                 .iter()
@@ -225,8 +222,8 @@ fn name_faults(unknown: &[String], duplicates: &[String]) -> Vec<String> {
         )
         .take(MAX_FAULTS_NAMED)
         .collect();
-    if all > MAX_FAULTS_NAMED {
-        faults.push(format!("and {} more", all - MAX_FAULTS_NAMED));
+    if unknown.len() + duplicates.len() > MAX_FAULTS_NAMED {
+        faults.push("and more".to_owned());
     }
     faults
 }

@@ -1,11 +1,11 @@
 //! The typed view as a judge: wrong types, unknown fields, and the tree without them.
 
-use std::fmt::Write as _;
-
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_path_to_error::Segment;
 
+use super::limits::clipped;
 use crate::k8s::api::apps::v1::{ControllerRevision, DaemonSet};
 use crate::k8s::api::coordination::v1::Lease;
 use crate::k8s::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, ServiceAccount};
@@ -21,7 +21,7 @@ pub(crate) struct WrongType {
 }
 
 /// What a typed reading found: the paths of unknown fields, and the value written out again.
-type Reading = Result<(Vec<String>, Value), (String, String)>;
+type Reading = Result<(Vec<String>, Value), (Vec<Segment>, String)>;
 
 type Reader = fn(&Value) -> Reading;
 
@@ -66,11 +66,7 @@ pub(crate) fn check(kind: &Kind, object: &mut Object) -> Result<Vec<String>, Wro
         Err((path, message)) => {
             let detail = explain(kind, value_at(&tree, &path), &path, &message);
             Err(WrongType {
-                path: if path.is_empty() {
-                    ".".to_owned()
-                } else {
-                    path
-                },
+                path: path_text(&path),
                 detail,
             })
         }
@@ -93,26 +89,35 @@ fn round_trip<T: DeserializeOwned + Serialize>(tree: &Value) -> Reading {
     match read {
         Ok(typed) => match serde_json::to_value(&typed) {
             Ok(known) => Ok((unknown, known)),
-            Err(error) => Err((String::new(), error.to_string())),
+            Err(error) => Err((Vec::new(), error.to_string())),
         },
-        Err(error) => Err((error_path(&track.path()), error.to_string())),
+        Err(error) => Err((track.path().iter().cloned().collect(), error.to_string())),
     }
 }
 
-fn error_path(path: &serde_path_to_error::Path) -> String {
-    use serde_path_to_error::Segment;
+fn path_text(path: &[Segment]) -> String {
     let mut text = String::new();
     for segment in path {
         match segment {
-            Segment::Seq { index } => {
-                let _ = write!(text, "[{index}]");
-            }
+            Segment::Seq { index } => text.push_str(&format!("[{index}]")),
             Segment::Map { key } => push_key(&mut text, key),
             Segment::Enum { variant } => push_key(&mut text, variant),
             Segment::Unknown => {}
         }
     }
-    text
+    if text.is_empty() {
+        ".".to_owned()
+    } else {
+        text
+    }
+}
+
+fn value_at<'v>(tree: &'v Value, path: &[Segment]) -> Option<&'v Value> {
+    path.iter().try_fold(tree, |value, segment| match segment {
+        Segment::Seq { index } => value.get(index),
+        Segment::Map { key } => value.get(key),
+        Segment::Enum { .. } | Segment::Unknown => None,
+    })
 }
 
 fn ignored_path(path: &serde_ignored::Path<'_>) -> String {
@@ -138,69 +143,47 @@ fn push_key(text: &mut String, key: &str) {
     text.push_str(key);
 }
 
-/// The value at a path made by [`error_path`]. A key with a dot in it is found as well.
-fn value_at<'v>(tree: &'v Value, path: &str) -> Option<&'v Value> {
-    if path.is_empty() {
-        return Some(tree);
-    }
-    match tree {
-        Value::Array(list) => {
-            let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
-            let below = list.get(index.parse::<usize>().ok()?)?;
-            value_at(below, rest.strip_prefix('.').unwrap_or(rest))
-        }
-        Value::Object(map) => map.iter().find_map(|(key, below)| {
-            let rest = path.strip_prefix(key.as_str())?;
-            match rest.as_bytes().first() {
-                None | Some(b'[') => value_at(below, rest),
-                Some(b'.') => value_at(below, &rest[1..]),
-                _ => None,
-            }
-        }),
-        _ => None,
-    }
-}
-
 /// `8001 is a number, a string is expected: quote it`.
-fn explain(kind: &Kind, value: Option<&Value>, path: &str, message: &str) -> String {
+fn explain(kind: &Kind, value: Option<&Value>, path: &[Segment], message: &str) -> String {
     let Some(value) = value else {
         return message.to_owned();
     };
-    // A value of the right type that can't be read: the reader's words say why.
-    let Some(expected) = message
+    let shown = shown(kind, path, value);
+    let expected = message
         .rsplit_once("expected ")
-        .map(|(_, e)| expected_in_words(e))
-    else {
-        return format!("{}: {message}", shown(kind, path, value));
-    };
-    let found = match value {
-        Value::Null => "nothing (null) is given".to_owned(),
-        _ => match shown(kind, path, value) {
-            text if text.is_empty() => format!("{} is given", type_name(value)),
-            text => format!("{text} is {}", type_name(value)),
-        },
-    };
-    let is_scalar = matches!(value, Value::Bool(_) | Value::Number(_));
-    let hint = if is_scalar && expected == "a string" {
-        ": quote it"
-    } else {
-        ""
-    };
-    format!("{found}, {expected} is expected{hint}")
+        .map(|(_, expected)| expected_in_words(expected));
+    match expected {
+        Some(expected) if message.starts_with("invalid type: ") => {
+            let found = match value {
+                Value::Null => "nothing (null) is given".to_owned(),
+                _ if shown.is_empty() => format!("{} is given", type_name(value)),
+                _ => format!("{shown} is {}", type_name(value)),
+            };
+            let is_scalar = matches!(value, Value::Bool(_) | Value::Number(_));
+            let hint = if is_scalar && expected == "a string" {
+                ": quote it"
+            } else {
+                ""
+            };
+            format!("{found}, {expected} is expected{hint}")
+        }
+        Some(_) if message.starts_with("invalid value: integer") => {
+            format!("{shown} is out of range")
+        }
+        // A value of the right type that can't be read. The reader's words may repeat it, so not for a secret.
+        _ if shown.is_empty() => "the value can't be read".to_owned(),
+        _ => format!("{shown}: {message}"),
+    }
 }
 
 /// The value as text, cut to a readable length; empty for collections and for what may be secret.
-fn shown(kind: &Kind, path: &str, value: &Value) -> String {
-    let is_secret =
-        *kind == kind::SECRET && (path.starts_with("data") || path.starts_with("stringData"));
+fn shown(kind: &Kind, path: &[Segment], value: &Value) -> String {
+    let is_secret = *kind == kind::SECRET
+        && matches!(path.first(), Some(Segment::Map { key }) if key == "data" || key == "stringData");
     if is_secret || value.is_array() || value.is_object() {
         return String::new();
     }
-    let text = value.to_string();
-    match text.char_indices().nth(80) {
-        Some((cut, _)) => format!("{}...", &text[..cut]),
-        None => text,
-    }
+    clipped(&value.to_string(), 80)
 }
 
 fn expected_in_words(expected: &str) -> String {

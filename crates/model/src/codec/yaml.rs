@@ -9,7 +9,9 @@ use serde_saphyr::granit_parser::{
     self, ErrorKind, Event, Marker, Parser, ScalarStyle, ScanError, Tag,
 };
 
-use super::limits::{MAX_COPIED, MAX_DEPTH, MAX_DOCUMENTS, VALUE_WEIGHT, ValueBudget, too_deep};
+use super::limits::{
+    Duplicates, MAX_COPIED, MAX_DEPTH, MAX_DOCUMENTS, VALUE_WEIGHT, ValueBudget, too_deep,
+};
 use super::read::{Located, ReadError, Tree};
 use super::scalar::{self, Scalar};
 use super::text::{describe, is_false_blank, suspect_in_line};
@@ -105,7 +107,7 @@ struct Builder {
     stack: Vec<Frame>,
     root: Option<Value>,
     line: usize,
-    duplicates: Vec<String>,
+    duplicates: Duplicates,
     anchors: BTreeMap<usize, (Value, usize)>,
     copied: usize,
     budget: ValueBudget,
@@ -128,7 +130,7 @@ impl Builder {
             Event::DocumentEnd => {
                 let value = self.root.take().unwrap_or_default();
                 let line = if self.line == 0 { at.line() } else { self.line };
-                let duplicates = std::mem::take(&mut self.duplicates);
+                let duplicates = self.duplicates.take();
                 self.done.push(Located {
                     tree: Tree { value, duplicates },
                     line,
@@ -371,8 +373,7 @@ impl Builder {
             _ => false,
         };
         if is_duplicate {
-            let path = self.path_to(&name);
-            self.duplicates.push(path);
+            self.duplicates.add(|| path_to(&self.stack, &name));
         }
         if let Some(Frame {
             node: Open::Map { key, .. },
@@ -389,31 +390,31 @@ impl Builder {
         }
         Ok(())
     }
+}
 
-    /// The path of a key of the innermost mapping.
-    fn path_to(&self, name: &str) -> String {
-        let mut path = String::new();
-        let outer = &self.stack[..self.stack.len().saturating_sub(1)];
-        for frame in outer {
-            match &frame.node {
-                Open::List(list) => path.push_str(&format!("[{}]", list.len())),
-                Open::Map {
-                    key: Some(Key::Named(key)),
-                    ..
-                } => {
-                    if !path.is_empty() {
-                        path.push('.');
-                    }
-                    path.push_str(key);
+/// The path of a key of the innermost mapping.
+fn path_to(stack: &[Frame], name: &str) -> String {
+    let mut path = String::new();
+    let outer = &stack[..stack.len().saturating_sub(1)];
+    for frame in outer {
+        match &frame.node {
+            Open::List(list) => path.push_str(&format!("[{}]", list.len())),
+            Open::Map {
+                key: Some(Key::Named(key)),
+                ..
+            } => {
+                if !path.is_empty() {
+                    path.push('.');
                 }
-                Open::Map { .. } => path.push_str("<<"),
+                path.push_str(key);
             }
+            Open::Map { .. } => path.push_str("<<"),
         }
-        if !path.is_empty() {
-            path.push('.');
-        }
-        path + name
     }
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path + name
 }
 
 fn fault(at: Marker, message: impl Into<String>) -> ReadError {

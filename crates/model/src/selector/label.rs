@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::{MAX_SELECTOR_BYTES, SelectorError};
 use crate::k8s::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use crate::object::Object;
 
 /// A label selector: all its requirements must hold. Without requirements it matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -114,6 +115,13 @@ impl Selector {
         self.requirements
             .iter()
             .all(|r| r.test.holds(labels.get(&r.key).map(String::as_str)))
+    }
+
+    /// Whether the labels of this object satisfy every requirement. Nothing is copied.
+    pub fn matches_object(&self, object: &Object) -> bool {
+        self.requirements
+            .iter()
+            .all(|r| r.test.holds(object.label(&r.key)))
     }
 
     /// Whether there is no requirement, so that everything matches.
@@ -401,6 +409,7 @@ mod tests {
     #[test]
     fn each_operator_matches_as_kubernetes_does() {
         let web = labels(&[("app", "web"), ("n", "7"), ("e", "")]);
+        let object = Object::from_value(serde_json::json!({"metadata": {"labels": web}})).unwrap();
         for (text, wanted) in [
             ("", true),
             ("  ", true),
@@ -431,11 +440,9 @@ mod tests {
             ("in in (a)", false),
             ("example.com/x!=1", true),
         ] {
-            assert_eq!(
-                Selector::parse(text).unwrap().matches(&web),
-                wanted,
-                "{text}"
-            );
+            let selector = Selector::parse(text).unwrap();
+            assert_eq!(selector.matches(&web), wanted, "{text}");
+            assert_eq!(selector.matches_object(&object), wanted, "{text}");
         }
     }
 

@@ -138,7 +138,7 @@ fn api_019_an_unknown_field_is_dropped_with_a_warning_otherwise() {
 }
 
 #[test]
-fn many_faults_are_counted_instead_of_named() {
+fn of_many_faults_the_first_hundred_are_named() {
     let many: String = (0..300).map(|n| format!("  foo{n}: 1\n")).collect();
     let warned = decode(
         &kind::DAEMON_SET,
@@ -147,7 +147,7 @@ fn many_faults_are_counted_instead_of_named() {
     )
     .unwrap();
     assert_eq!(warned.warnings.len(), 101);
-    assert_eq!(warned.warnings[100], "and 200 more");
+    assert_eq!(warned.warnings[100], "and more");
 }
 
 #[test]
@@ -272,4 +272,34 @@ fn a_wrong_type_is_said_in_a_users_words() {
     );
     let secret = tail(&kind::SECRET, json!({"data": {"password": "hunter2!"}}));
     assert!(!secret.contains("hunter2"), "{secret}");
+}
+
+#[test]
+fn a_value_that_can_not_be_read_is_shown_with_the_reason() {
+    let tail =
+        |tree| match decode_value(&kind::DAEMON_SET, tree, FieldValidation::Ignore).unwrap_err() {
+            DecodeError::WrongType { path, detail, .. } => format!("{path}: {detail}"),
+            other => other.to_string(),
+        };
+    assert_eq!(
+        tail(json!({"spec": {"minReadySeconds": 99_999_999_999i64}})),
+        "spec.minReadySeconds: 99999999999 is out of range"
+    );
+    let time = tail(json!({"metadata": {"creationTimestamp": "yesterday"}}));
+    assert!(
+        time.starts_with("metadata.creationTimestamp: \"yesterday\": "),
+        "{time}"
+    );
+}
+
+#[test]
+fn long_paths_given_twice_often_are_cut() {
+    let text = format!(
+        "{{\"{}\": {{{}\"a\": 1}}}}",
+        "k".repeat(100_000),
+        "\"a\": 1, ".repeat(10_000)
+    );
+    let tree = read_tree(text.as_bytes()).unwrap();
+    assert_eq!(tree.duplicates.len(), 101);
+    assert!(tree.duplicates.iter().all(|path| path.len() < 600));
 }
