@@ -34,7 +34,8 @@ pub(crate) fn resolve(text: &str) -> Scalar {
         _ => {}
     }
     let number = match text.as_bytes().first() {
-        Some(b'.') => float(text),
+        // After a leading point an underscore counts only between two digits.
+        Some(b'.') if separates_digits(text) => float(&text.replace('_', "")),
         Some(b'0'..=b'9' | b'+' | b'-') => {
             let plain = text.replace('_', "");
             integer(&plain).or_else(|| float(&plain))
@@ -42,6 +43,19 @@ pub(crate) fn resolve(text: &str) -> Scalar {
         _ => None,
     };
     number.unwrap_or_else(|| Scalar::Text(text.to_owned()))
+}
+
+fn separates_digits(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let is_digit = |at: Option<usize>| {
+        at.and_then(|at| bytes.get(at))
+            .is_some_and(u8::is_ascii_digit)
+    };
+    bytes
+        .iter()
+        .enumerate()
+        .filter(|(_, b)| **b == b'_')
+        .all(|(at, _)| is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)))
 }
 
 /// Decimal, `0x`, `0o`, `0b`, or octal after a leading zero; with an optional sign.
@@ -269,6 +283,10 @@ mod tests {
             ("-0o17", json!(-15)),
             ("+0x1", json!(1)),
             ("1__0", json!(10)),
+            (".4_9", json!(0.49)),
+            ("._5", json!("._5")),
+            (".5_", json!(".5_")),
+            (".5__0", json!(".5__0")),
             ("--1", json!("--1")),
             ("+-1", json!("+-1")),
             ("-", json!("-")),

@@ -164,11 +164,22 @@ fn merge_list(
     directives: &Directives<'_>,
 ) -> Result<Vec<Value>, PatchError> {
     let identity = Identity(rule);
-    let server_order = Ranks::of(original.iter().filter_map(|element| identity.of(element)));
+    let mut server_order = Ranks::of(original.iter().filter_map(|element| identity.of(element)));
+    let slots = original.len();
     let (merged, touched) = match rule {
         ListRule::ByKey(key) => merge_elements(place, key, original, patch)?,
         _ => merge_scalars(original, patch, directives.delete)?,
     };
+    if directives.order.is_some() && matches!(rule, ListRule::ByKey(_)) {
+        // Under this directive Kubernetes counts new elements that fill the slots of deleted ones as the server's
+        // own, so that they come behind what stays. Clients see that order, so it is kept.
+        server_order = Ranks::of(
+            merged
+                .iter()
+                .take(slots)
+                .filter_map(|element| identity.of(element)),
+        );
+    }
     let order = match directives.order {
         Some(order) => Ranks::of(order.iter().filter_map(|element| identity.of(element))),
         None => Ranks::of(touched.iter()),

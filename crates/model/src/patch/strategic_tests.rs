@@ -148,6 +148,17 @@ fn the_element_order_is_set_as_asked() {
 }
 
 #[test]
+fn a_new_element_takes_the_slot_of_a_deleted_one_when_an_order_is_set() {
+    let volumes = |spec: Value| names(&patched(json!({ "spec": spec }), "/spec/volumes"), "name");
+    let swap = json!([{"name": "n", "emptyDir": {}}, {"$patch": "delete", "name": "v"}]);
+    assert_eq!(
+        volumes(json!({"volumes": swap, "$setElementOrder/volumes": [{"name": "n"}]})),
+        ["w", "n"]
+    );
+    assert_eq!(volumes(json!({"volumes": swap})), ["n", "w"]);
+}
+
+#[test]
 fn a_directive_deletes_or_replaces() {
     let containers =
         |list: Value| patched(json!({"spec": {"containers": list}}), "/spec/containers");
