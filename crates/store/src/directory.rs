@@ -83,6 +83,14 @@ pub enum OpenError {
         /// What is wrong.
         what: String,
     },
+    /// The engine could not write what every start writes.
+    #[error("could not write to the store in {dir}: {why}")]
+    Write {
+        /// The directory.
+        dir: PathBuf,
+        /// The engine's answer.
+        why: String,
+    },
     /// The file system refused.
     #[error("could not {step} in {dir}")]
     Io {

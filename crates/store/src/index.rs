@@ -1,5 +1,6 @@
 //! What the store holds now, in memory and in key order. Every read is answered from here.
 
+use crate::record::OnDisk;
 use crate::{Entry, Key, Revision};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -10,9 +11,9 @@ pub(crate) struct Slot {
     pub(crate) value: Bytes,
     pub(crate) created: Revision,
     pub(crate) modified: Revision,
-    /// The checksum of the record on disk. It may be of an older, durable value than a soft one here; `None`: the
-    /// disk knows nothing of the key.
-    pub(crate) on_disk: Option<u32>,
+    /// The record on disk. It may be of an older, durable value than a soft one here; `None`: the disk knows nothing
+    /// of the key.
+    pub(crate) on_disk: Option<OnDisk>,
 }
 
 /// Keys and their slots.

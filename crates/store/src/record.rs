@@ -6,6 +6,9 @@
 //! ```
 //! Numbers are little-endian. The checksum is CRC-32C over the key and everything but itself, so a record that was
 //! moved to another key is noticed too. Version and checksum stay where they are in every later version.
+//!
+//! A record longer than [`PART_BYTES`] is kept in parts, each under a key of its own: the engine would put what is larger
+//! into files that it does not flush.
 
 use crate::{Key, Revision};
 use bytes::Bytes;
@@ -14,8 +17,13 @@ use bytes::Bytes;
 pub(crate) const VERSION: u8 = 1;
 /// The key of the summary, in the engine's own name space.
 pub(crate) const SUMMARY_KEY: &[u8] = b"msummary";
-/// What every stored key starts with there.
+/// What a stored key starts with there, for a record or its first part.
 pub(crate) const KEY_PREFIX: u8 = b'k';
+/// What the keys of a record's further parts start with. Before the other in order, so that a reader has them in hand.
+pub(crate) const PART_PREFIX: u8 = b'c';
+/// How long a record, or a part of one, may be. The engine gathers up to 17 of them in a page, and a page must stay
+/// below a quarter of a segment.
+pub(crate) const PART_BYTES: usize = 8 * 1024;
 
 const HEADER: usize = 5;
 const RECORD_HEADER: usize = HEADER + 16;
@@ -127,12 +135,49 @@ impl Summary {
     }
 }
 
-/// The bytes of a key in the engine.
-pub(crate) fn disk_key(key: &Key) -> Vec<u8> {
-    let mut out = Vec::with_capacity(1 + key.as_str().len());
-    out.push(KEY_PREFIX);
-    out.extend(key.as_str().as_bytes());
+/// A record as it is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OnDisk {
+    pub(crate) checksum: u32,
+    /// In how many parts.
+    pub(crate) parts: u32,
+}
+
+impl OnDisk {
+    pub(crate) fn new(checksum: u32, record_bytes: usize) -> Self {
+        let parts = record_bytes.div_ceil(PART_BYTES).max(1);
+        // A record of 2^32 parts would be of 32 TiB.
+        Self {
+            checksum,
+            parts: u32::try_from(parts).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// The engine's key of a record's part.
+pub(crate) fn part_key(key: &Key, part: u32) -> Vec<u8> {
+    let text = key.as_str().as_bytes();
+    let mut out = Vec::with_capacity(1 + text.len() + 4);
+    out.push(if part == 0 { KEY_PREFIX } else { PART_PREFIX });
+    out.extend(text);
+    if part > 0 {
+        out.extend(part.to_be_bytes());
+    }
     out
+}
+
+/// What [`part_key`] made: the key and the part; `None` for anything else.
+pub(crate) fn parse_part_key(bytes: &[u8]) -> Option<(Key, u32)> {
+    let (prefix, rest) = bytes.split_first()?;
+    let (text, part) = match *prefix {
+        KEY_PREFIX => (rest, 0),
+        PART_PREFIX => {
+            let (text, number) = rest.split_last_chunk::<4>()?;
+            (text, u32::from_be_bytes(*number))
+        }
+        _ => return None,
+    };
+    Some((Key::new(std::str::from_utf8(text).ok()?), part))
 }
 
 fn checksum(key: &[u8], bytes: &[u8]) -> u32 {
@@ -238,6 +283,12 @@ mod tests {
         fn noise_is_an_error_and_never_a_panic(bytes: Vec<u8>) {
             prop_assert!(Record::decode(&Key::new("/k"), &bytes).is_err());
             prop_assert!(Summary::decode(&bytes).is_err());
+        }
+
+        #[test]
+        fn part_keys_survive(key in ".*", part: u32) {
+            let key = Key::new(key);
+            prop_assert_eq!(parse_part_key(&part_key(&key, part)), Some((key, part)));
         }
 
         #[test]

@@ -8,7 +8,7 @@
 
 use crate::index::{Index, Slot};
 use crate::log::Commit;
-use crate::record::{Record, Totals};
+use crate::record::{OnDisk, Record, Totals};
 use crate::{CommitError, Compare, Event, Key, Op, Revision, Txn};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,12 +28,21 @@ pub(crate) struct Batch {
     pub(crate) commits: Vec<Arc<Commit>>,
     /// The index after all of them.
     pub(crate) slots: BTreeMap<Key, Option<Slot>>,
-    /// The disk after all of them: a record's bytes, or `None` to remove it.
-    pub(crate) disk: BTreeMap<Key, Option<Vec<u8>>>,
+    /// What to do on disk.
+    pub(crate) disk: BTreeMap<Key, DiskChange>,
     /// The newest revision: of the last commit, or the one before the batch.
     pub(crate) revision: Revision,
     /// Of the records on disk, after all of them.
     pub(crate) totals: Totals,
+}
+
+/// What becomes of a key's record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DiskChange {
+    /// Its new bytes; `None`: it is removed.
+    pub(crate) record: Option<Vec<u8>>,
+    /// In how many parts it lies there before the batch.
+    pub(crate) old_parts: u32,
 }
 
 impl<'a> Stage<'a> {
@@ -107,8 +116,8 @@ impl<'a> Stage<'a> {
         let created = before.as_ref().map_or(revision, |slot| slot.created);
         let mut on_disk = before.as_ref().and_then(|slot| slot.on_disk);
         if !soft {
-            if let Some(checksum) = on_disk {
-                self.batch.totals.remove(checksum);
+            if let Some(old) = on_disk {
+                self.batch.totals.remove(old.checksum);
             }
             let record = Record {
                 created,
@@ -117,8 +126,8 @@ impl<'a> Stage<'a> {
             };
             let (bytes, checksum) = record.encode(&key);
             self.batch.totals.add(checksum);
-            self.batch.disk.insert(key.clone(), Some(bytes));
-            on_disk = Some(checksum);
+            on_disk = Some(OnDisk::new(checksum, bytes.len()));
+            self.change_disk(&key, Some(bytes));
         }
         let slot = Slot {
             value: value.clone(),
@@ -135,11 +144,23 @@ impl<'a> Stage<'a> {
         }
     }
 
+    fn change_disk(&mut self, key: &Key, record: Option<Vec<u8>>) {
+        // Of the index, not of an earlier transaction of this batch: that one's record never reaches the disk.
+        let old_parts = self
+            .index
+            .get(key)
+            .and_then(|slot| slot.on_disk)
+            .map_or(0, |old| old.parts);
+        self.batch
+            .disk
+            .insert(key.clone(), DiskChange { record, old_parts });
+    }
+
     fn delete(&mut self, revision: Revision, key: Key) -> Option<Event> {
         let before = self.current(&key).cloned()?;
-        if let Some(checksum) = before.on_disk {
-            self.batch.totals.remove(checksum);
-            self.batch.disk.insert(key.clone(), None);
+        if let Some(old) = before.on_disk {
+            self.batch.totals.remove(old.checksum);
+            self.change_disk(&key, None);
         }
         self.batch.slots.insert(key.clone(), None);
         Some(Event {
@@ -252,7 +273,7 @@ mod tests {
         stage.add(txn(vec![put("a", "durable", false)])).unwrap();
         stage.add(txn(vec![put("a", "soft", true)])).unwrap();
         let batch = stage.finish();
-        let bytes = batch.disk[&Key::new("a")].clone().unwrap();
+        let bytes = batch.disk[&Key::new("a")].record.clone().unwrap();
         let (record, checksum) = Record::decode(&Key::new("a"), &bytes).unwrap();
         assert_eq!(
             (record.value, record.modified),
@@ -261,7 +282,11 @@ mod tests {
         let slot = batch.slots[&Key::new("a")].clone().unwrap();
         assert_eq!(
             (slot.value, slot.created, slot.on_disk),
-            ("soft".into(), Revision(1), Some(checksum))
+            (
+                "soft".into(),
+                Revision(1),
+                Some(OnDisk { checksum, parts: 1 })
+            )
         );
         assert_eq!(batch.totals.count, 1);
     }
@@ -284,7 +309,11 @@ mod tests {
             ]))
             .unwrap();
         let batch = stage.finish();
-        assert_eq!(batch.disk, BTreeMap::from([(Key::new("a"), None)]));
+        let removed = DiskChange {
+            record: None,
+            old_parts: 0,
+        };
+        assert_eq!(batch.disk, BTreeMap::from([(Key::new("a"), removed)]));
         assert_eq!(batch.totals, Totals::default());
     }
 

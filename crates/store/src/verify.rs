@@ -10,7 +10,8 @@
 //! ```
 
 use crate::directory::{Directory, OpenError, State};
-use crate::engine::sled::{Options, create, load};
+use crate::engine::sled::Options;
+use crate::engine::sled_files::{create, load};
 use crate::record::{Record, Summary};
 use crate::{Key, Revision};
 use base64::Engine as _;

@@ -53,7 +53,7 @@ fn filled(dir: &Path) -> Vec<Entry> {
         }))
         .unwrap()
     };
-    // Large enough that sled keeps it in a file of its own.
+    // In many parts.
     commit(vec![put("/large".to_owned(), 600_000)]);
     block_on(store.list("", None)).unwrap().entries
 }

@@ -7,8 +7,7 @@
 
 use futures::executor::block_on;
 use muster_store::{
-    Compare, ImportError, Key, Op, OpenError, Options, Revision, SledStore, Store, Txn, WatchError,
-    export, import, verify,
+    Compare, Key, Op, OpenError, Options, Revision, SledStore, Store, Txn, WatchError, verify,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -146,6 +145,107 @@ fn copy_all(from: &Path, to: &Path) {
         fs::create_dir_all(target.parent().unwrap()).unwrap();
         fs::write(target, bytes).unwrap();
     }
+}
+
+#[test]
+fn large_values_grow_shrink_and_go_without_a_trace() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("store");
+    let text = |length: usize| {
+        "0123456789abcdef"
+            .chars()
+            .cycle()
+            .take(length)
+            .collect::<String>()
+    };
+    let expect = |store: &SledStore, lengths: &[(&str, usize)]| {
+        let entries = block_on(store.list("", None)).unwrap().entries;
+        let found: Vec<_> = entries
+            .iter()
+            .map(|entry| (entry.key.as_str(), entry.value.len()))
+            .collect();
+        assert_eq!(found, lengths);
+        assert!(
+            entries
+                .iter()
+                .all(|entry| text(entry.value.len()).as_bytes() == entry.value)
+        );
+    };
+    // Around the length of a part, with the record's header of 21 bytes.
+    let edges = [
+        ("a", 8170),
+        ("b", 8171),
+        ("c", 8172),
+        ("d", 16_363),
+        ("e", 16_364),
+        ("f", 2_000_000),
+        ("g", 0),
+    ];
+    let store = open(&dir).unwrap();
+    commit(&store, edges.map(|(key, length)| put(key, &text(length))));
+    drop(store);
+    let store = open(&dir).unwrap();
+    expect(&store, &edges);
+    commit(
+        &store,
+        [
+            put("f", "01234"),
+            put("a", &text(100_000)),
+            Op::Delete { key: Key::new("e") },
+        ],
+    );
+    drop(store);
+    let store = open(&dir).unwrap();
+    expect(
+        &store,
+        &[
+            ("a", 100_000),
+            ("b", 8171),
+            ("c", 8172),
+            ("d", 16_363),
+            ("f", 5),
+            ("g", 0),
+        ],
+    );
+    commit(
+        &store,
+        ["a", "b", "c", "d", "f", "g"].map(|key| Op::Delete { key: Key::new(key) }),
+    );
+    drop(store);
+    expect(&open(&dir).unwrap(), &[]);
+    assert_eq!(verify(&dir).unwrap().keys, 0);
+}
+
+#[test]
+fn no_value_goes_into_a_file_that_the_engine_does_not_sync() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path()).unwrap();
+    let text = "x".repeat(1_500_000);
+    for turn in 0..6 {
+        for key in 0..12 {
+            commit(
+                &store,
+                [
+                    put(&format!("/large/{key}"), &text[turn * 1000..]),
+                    put(&format!("/small/{key}"), "1"),
+                ],
+            );
+        }
+        commit(
+            &store,
+            (0..60)
+                .map(|key| put(&format!("/medium/{key}"), &text[..8000 + turn]))
+                .collect::<Vec<_>>(),
+        );
+    }
+    drop(store);
+    drop(open(root.path()).unwrap());
+    assert_eq!(
+        fs::read_dir(root.path().join("sled/blobs"))
+            .unwrap()
+            .count(),
+        0
+    );
 }
 
 #[test]
@@ -310,115 +410,4 @@ fn the_id_may_be_chosen_and_stays() {
         SledStore::open(root.path(), options).unwrap().store_id(),
         "lab"
     );
-}
-
-fn filled(dir: &Path) -> Vec<muster_store::Entry> {
-    let store = open(dir).unwrap();
-    commit(
-        &store,
-        [put("/a", "1"), put("/b", "zwei\n"), soft("/lease", "x")],
-    );
-    commit(&store, [put("/a", "3")]);
-    let mut entries = block_on(store.list("", None)).unwrap().entries;
-    entries.retain(|entry| entry.key.as_str() != "/lease");
-    entries
-}
-
-#[test]
-fn verify_tells_what_is_there() {
-    let root = tempfile::tempdir().unwrap();
-    filled(root.path());
-    let report = verify(root.path()).unwrap();
-    assert_eq!(
-        (report.keys, report.value_bytes, report.revision),
-        (2, 6, Revision(2))
-    );
-    assert_eq!(verify(root.path()).unwrap(), report);
-}
-
-#[test]
-fn an_export_makes_the_same_store_again() {
-    let root = tempfile::tempdir().unwrap();
-    let (from, to) = (root.path().join("from"), root.path().join("to"));
-    let entries = filled(&from);
-    let mut text = Vec::new();
-    assert_eq!(export(&from, &mut text).unwrap(), 2);
-    assert_eq!(import(&text[..], &to).unwrap(), 2);
-    assert_eq!(verify(&to).unwrap(), verify(&from).unwrap());
-    let mut again = Vec::new();
-    export(&to, &mut again).unwrap();
-    assert_eq!(
-        String::from_utf8(text).unwrap(),
-        String::from_utf8(again).unwrap()
-    );
-    let (old, new) = (open(&from).unwrap(), open(&to).unwrap());
-    assert_eq!(block_on(new.list("", None)).unwrap().entries, entries);
-    assert!(
-        new.revision() >= old.revision(),
-        "no revision of the old store is given out again"
-    );
-}
-
-#[test]
-fn an_import_goes_into_an_empty_directory_only() {
-    let root = tempfile::tempdir().unwrap();
-    let from = root.path().join("from");
-    filled(&from);
-    let mut text = Vec::new();
-    export(&from, &mut text).unwrap();
-    let before = verify(&from).unwrap();
-    assert!(matches!(
-        import(&text[..], &from),
-        Err(ImportError::NotEmpty { .. })
-    ));
-    assert_eq!(verify(&from).unwrap(), before);
-    let foreign = root.path().join("foreign");
-    fs::create_dir(&foreign).unwrap();
-    fs::write(foreign.join("x"), "x").unwrap();
-    assert!(matches!(
-        import(&text[..], &foreign),
-        Err(ImportError::NotEmpty { .. })
-    ));
-}
-
-#[test]
-fn a_damaged_export_is_refused_and_writes_nothing() {
-    let root = tempfile::tempdir().unwrap();
-    let from = root.path().join("from");
-    filled(&from);
-    let mut text = Vec::new();
-    export(&from, &mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    let cases = [
-        (String::new(), "the export is cut short: it has no end line"),
-        (
-            lines[..3].join("\n") + "\n",
-            "the export is cut short: it has no end line",
-        ),
-        (
-            "kind: Node\n".to_owned(),
-            "line 1 of the export: this is no export of a muster store",
-        ),
-        (
-            [lines[0], lines[1], lines[3]].join("\n") + "\n",
-            "line 3 of the export: there should be 2 keys before it, and there are 1",
-        ),
-        (
-            text.replace("MQ==", "Mg==").replace("Mw==", "NA=="),
-            "line 4 of the export: the checksum is wrong: the export was altered",
-        ),
-        (
-            text.replace("_export\":1", "_export\":2"),
-            "line 1 of the export: it is of version 2, and this release knows only 1",
-        ),
-    ];
-    let to = root.path().join("to");
-    for (text, message) in cases {
-        assert_eq!(
-            import(text.as_bytes(), &to).unwrap_err().to_string(),
-            message
-        );
-        assert!(!to.exists(), "{message}");
-    }
 }

@@ -2,3 +2,4 @@
 
 pub(crate) mod memory;
 pub(crate) mod sled;
+pub(crate) mod sled_files;

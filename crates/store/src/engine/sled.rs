@@ -1,18 +1,9 @@
-//! The durable store of one machine: sled 0.34 as a log under our own index.
-//!
-//! # Assumptions about sled, and what holds where they fail
-//! - A batch in one tree is applied whole or not at all, and is durable when the blocking `flush` returns. Only the
-//!   writer's thread calls it: with several concurrent `flush_async` sled 0.34.7 hangs.
-//! - Where its files are damaged sled may drop the rest of its log without a word. So every record has a checksum; the
-//!   summary, written with each batch, has the count and the sum of them all; and the watermark beside sled's files has
-//!   the newest acknowledged revision. What is missing, stale or altered is noticed when the store is opened.
-//! - It panics where it should answer with an error: every call into it is guarded.
+//! The durable store of one machine: sled 0.34 as a log under our own index. How it lies on disk: `sled_files.rs`.
 
+use super::sled_files::{load_from, make};
 use crate::core::Core;
-use crate::directory::{Acknowledged, Directory, OpenError, State, Watermark, io_error};
-use crate::index::Slot;
+use crate::directory::{Directory, OpenError, State, io_error};
 use crate::log::LogLimits;
-use crate::record::{KEY_PREFIX, Record, RecordError, SUMMARY_KEY, Summary, Totals, disk_key};
 use crate::stage::Batch;
 use crate::writer::{self, Counters, Disk, Request, WriterStats, guarded};
 use crate::{
@@ -20,24 +11,11 @@ use crate::{
 };
 use futures::future::{self, BoxFuture, FutureExt};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-
-/// Revisions are reserved on disk so many at a time: soft writes take revisions without being written, and the counter
-/// must not go back after a crash.
-const BLOCK: u64 = 65_536;
-/// The next block is reserved when less than this is left of the last one.
-const BLOCK_LEFT: u64 = BLOCK / 4;
-/// How old the watermark on the disk may be while the store is written to. It is a check, not what makes writes
-/// durable, so it need not be flushed with each batch.
-const WATERMARK_SYNC: Duration = Duration::from_secs(1);
-/// sled lets go of its lock a little after it was dropped.
-const ENGINE_LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// How a [`SledStore`] is opened.
 #[derive(Debug, Clone)]
@@ -61,27 +39,6 @@ pub struct SledStore {
     writer: Option<JoinHandle<()>>,
     /// Cancelled when the writer has let go of the directory.
     ended: CancellationToken,
-}
-
-/// A store's contents as they lie on disk, checked.
-#[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) store_id: String,
-    pub(crate) slots: BTreeMap<Key, Slot>,
-    pub(crate) summary: Summary,
-    /// No revision up to this one may be given out again.
-    pub(crate) reserved: Revision,
-    disk: SledDisk,
-}
-
-#[derive(Debug)]
-struct SledDisk {
-    // Dropped before the directory, whose lock says that the engine's files are free.
-    db: sled::Db,
-    watermark: Watermark,
-    watermark_synced: Instant,
-    summary: Summary,
-    directory: Directory,
 }
 
 impl Default for Options {
@@ -115,9 +72,9 @@ impl SledStore {
             totals: loaded.summary.totals,
             ..Batch::default()
         };
-        guarded("write", || loaded.disk.write(&first)).map_err(|what| OpenError::Damaged {
+        guarded("write", || loaded.disk.write(&first)).map_err(|why| OpenError::Write {
             dir: dir.to_owned(),
-            what,
+            why,
         })?;
 
         let core = Core::new(start, loaded.slots, loaded.summary.totals, options.log);
@@ -214,298 +171,4 @@ impl Drop for SledStore {
             let _ = writer.join();
         }
     }
-}
-
-impl Disk for SledDisk {
-    fn write(&mut self, batch: &Batch) -> Result<bool, String> {
-        let reserve = batch.revision.0 + BLOCK_LEFT > self.summary.reserved.0;
-        if batch.disk.is_empty() && !reserve {
-            return Ok(false);
-        }
-        let reserved = if reserve {
-            Revision(batch.revision.0 + BLOCK)
-        } else {
-            self.summary.reserved
-        };
-        let revision = if batch.disk.is_empty() {
-            self.summary.revision
-        } else {
-            batch.revision
-        };
-        self.flush(
-            &batch.disk,
-            Summary {
-                revision,
-                reserved,
-                totals: batch.totals,
-            },
-        )?;
-        Ok(true)
-    }
-
-    fn close(&mut self, revision: Revision) -> Result<(), String> {
-        // Nothing beyond this was given out, and nothing more will be.
-        let summary = Summary {
-            reserved: revision,
-            ..self.summary
-        };
-        self.flush(&BTreeMap::new(), summary)?;
-        self.watermark.sync().map_err(|error| error.to_string())
-    }
-}
-
-impl SledDisk {
-    fn flush(
-        &mut self,
-        changes: &BTreeMap<Key, Option<Vec<u8>>>,
-        summary: Summary,
-    ) -> Result<(), String> {
-        let mut batch = sled::Batch::default();
-        for (key, record) in changes {
-            match record {
-                Some(record) => batch.insert(disk_key(key), record.as_slice()),
-                None => batch.remove(disk_key(key)),
-            }
-        }
-        batch.insert(SUMMARY_KEY, summary.encode());
-        self.db
-            .apply_batch(batch)
-            .map_err(|error| error.to_string())?;
-        self.db.flush().map_err(|error| error.to_string())?;
-        self.summary = summary;
-        self.note(summary)
-            .map_err(|error| format!("could not write the watermark: {error}"))
-    }
-
-    fn note(&mut self, summary: Summary) -> std::io::Result<()> {
-        self.watermark.write(Acknowledged {
-            revision: summary.revision,
-            reserved: summary.reserved,
-        })?;
-        if self.watermark_synced.elapsed() >= WATERMARK_SYNC {
-            self.watermark.sync()?;
-            self.watermark_synced = Instant::now();
-        }
-        Ok(())
-    }
-}
-
-/// The store in this directory, checked. Writes nothing of ours; sled may tidy its own files.
-pub(crate) fn load(dir: &Path) -> Result<Loaded, OpenError> {
-    load_from(Directory::existing(dir)?, &Options::default())
-}
-
-fn load_from(directory: Directory, options: &Options) -> Result<Loaded, OpenError> {
-    let dir = directory.path().to_owned();
-    let damaged = |what: String| OpenError::Damaged {
-        dir: dir.clone(),
-        what,
-    };
-    let store_id = match &directory.marker {
-        Some(marker) if marker.state == State::Ready => marker.store_id.clone(),
-        Some(marker) if marker.state == State::Importing => {
-            return Err(OpenError::UnfinishedImport { dir });
-        }
-        _ => return Err(OpenError::NoStore { dir }),
-    };
-    if !directory.engine().join("db").is_file() {
-        return Err(damaged("the engine's files are gone".to_owned()));
-    }
-    let (watermark, acknowledged) = directory.watermark()?;
-    let acknowledged =
-        acknowledged.ok_or_else(|| damaged("the watermark is not readable".to_owned()))?;
-    let db = open_engine(&directory, options.cache_bytes)?;
-    let (slots, summary) = guarded("read", || Ok(read_all(&db)))
-        .map_err(damaged)?
-        .map_err(|wrong| match wrong {
-            Wrong::Newer(format) => OpenError::Newer {
-                dir: dir.clone(),
-                found: u32::from(format),
-            },
-            Wrong::Damaged(what) => damaged(what),
-        })?;
-    if summary.revision < acknowledged.revision {
-        return Err(damaged(format!(
-            "revision {} was acknowledged, and the newest there is {}",
-            acknowledged.revision, summary.revision
-        )));
-    }
-    let reserved = summary.reserved.max(acknowledged.reserved);
-    let disk = SledDisk {
-        db,
-        watermark,
-        watermark_synced: Instant::now(),
-        summary,
-        directory,
-    };
-    Ok(Loaded {
-        store_id,
-        slots,
-        summary,
-        reserved,
-        disk,
-    })
-}
-
-/// A new, empty store.
-fn make(directory: Directory, options: &Options) -> Result<Loaded, OpenError> {
-    let store_id = options
-        .store_id
-        .clone()
-        .unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-    create(
-        directory,
-        &store_id,
-        State::Creating,
-        &BTreeMap::new(),
-        Summary::default(),
-        options.cache_bytes,
-    )
-}
-
-/// Makes a store with these contents, in a directory that holds none in use. Until it is done the marker says `state`.
-pub(crate) fn create(
-    mut directory: Directory,
-    store_id: &str,
-    state: State,
-    records: &BTreeMap<Key, Record>,
-    mut summary: Summary,
-    cache_bytes: u64,
-) -> Result<Loaded, OpenError> {
-    let dir = directory.path().to_owned();
-    directory.mark(state, store_id)?;
-    directory.clear_engine()?;
-    let db = open_engine(&directory, cache_bytes)?;
-    let (watermark, _) = directory.watermark()?;
-    let mut slots = BTreeMap::new();
-    let mut changes = BTreeMap::new();
-    summary.totals = Totals::default();
-    for (key, record) in records {
-        let (bytes, checksum) = record.encode(key);
-        summary.totals.add(checksum);
-        let slot = Slot {
-            value: record.value.clone(),
-            created: record.created,
-            modified: record.modified,
-            on_disk: Some(checksum),
-        };
-        slots.insert(key.clone(), slot);
-        changes.insert(key.clone(), Some(bytes));
-    }
-    let mut disk = SledDisk {
-        db,
-        watermark,
-        watermark_synced: Instant::now(),
-        summary,
-        directory,
-    };
-    guarded("write", || disk.flush(&changes, summary))
-        .and_then(|()| disk.note(summary).map_err(|error| error.to_string()))
-        .map_err(|what| OpenError::Damaged {
-            dir: dir.clone(),
-            what,
-        })?;
-    disk.watermark
-        .sync()
-        .map_err(io_error(&dir, "write the watermark"))?;
-    disk.directory.mark(State::Ready, store_id)?;
-    Ok(Loaded {
-        store_id: store_id.to_owned(),
-        slots,
-        summary,
-        reserved: summary.reserved,
-        disk,
-    })
-}
-
-fn open_engine(directory: &Directory, cache_bytes: u64) -> Result<sled::Db, OpenError> {
-    let dir = directory.path();
-    let config = sled::Config::new()
-        .path(directory.engine())
-        .cache_capacity(cache_bytes)
-        .mode(sled::Mode::HighThroughput)
-        // The writer flushes; a timer of sled's own would only flush what is flushed already.
-        .flush_every_ms(None);
-    let started = Instant::now();
-    loop {
-        let result = guarded("open", || Ok(config.open())).map_err(|what| OpenError::Damaged {
-            dir: dir.to_owned(),
-            what,
-        })?;
-        match result {
-            Ok(db) => return Ok(db),
-            Err(sled::Error::Io(error)) if error.to_string().contains("could not acquire lock") => {
-                if started.elapsed() > ENGINE_LOCK_WAIT {
-                    return Err(OpenError::Locked {
-                        dir: dir.to_owned(),
-                    });
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(sled::Error::Io(error)) => {
-                return Err(io_error(dir, "open the engine's files")(error));
-            }
-            Err(error) => {
-                return Err(OpenError::Damaged {
-                    dir: dir.to_owned(),
-                    what: error.to_string(),
-                });
-            }
-        }
-    }
-}
-
-enum Wrong {
-    Newer(u8),
-    Damaged(String),
-}
-
-fn read_all(db: &sled::Db) -> Result<(BTreeMap<Key, Slot>, Summary), Wrong> {
-    let wrong = |key: &str, error: RecordError| match error {
-        RecordError::Newer(format) => Wrong::Newer(format),
-        error => Wrong::Damaged(format!("the record of {key:?} is not readable: {error}")),
-    };
-    let mut summary = None;
-    let mut slots = BTreeMap::new();
-    let mut totals = Totals::default();
-    for item in db.iter() {
-        let (disk_key, bytes) = item.map_err(|error| Wrong::Damaged(error.to_string()))?;
-        if &*disk_key == SUMMARY_KEY {
-            summary = Some(Summary::decode(&bytes).map_err(|error| wrong("(summary)", error))?);
-            continue;
-        }
-        let key = match disk_key.split_first() {
-            Some((&KEY_PREFIX, key)) => std::str::from_utf8(key).ok().map(Key::new),
-            _ => None,
-        };
-        let key = key.ok_or_else(|| {
-            Wrong::Damaged("there is a record under a key that is none of ours".to_owned())
-        })?;
-        let (record, checksum) =
-            Record::decode(&key, &bytes).map_err(|error| wrong(key.as_str(), error))?;
-        totals.add(checksum);
-        let Record {
-            created,
-            modified,
-            value,
-        } = record;
-        slots.insert(
-            key,
-            Slot {
-                value,
-                created,
-                modified,
-                on_disk: Some(checksum),
-            },
-        );
-    }
-    let summary =
-        summary.ok_or_else(|| Wrong::Damaged("the engine's files hold nothing".to_owned()))?;
-    if totals != summary.totals {
-        return Err(Wrong::Damaged(format!(
-            "there should be {} records and there are {}, or some are older ones",
-            summary.totals.count, totals.count
-        )));
-    }
-    Ok((slots, summary))
 }
