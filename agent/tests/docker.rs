@@ -35,6 +35,11 @@ fn shell(script: &str) -> Option<Vec<String>> {
     Some(["sh", "-c", script].map(str::to_owned).to_vec())
 }
 
+/// A sandbox image that no other test uses, for the one that deletes it.
+fn own_sandbox_image(owner: &Owner) -> String {
+    format!("muster.dev/pause-{}:1", owner.node)
+}
+
 fn program(role: Role) -> (&'static str, Option<Vec<String>>) {
     let entrypoint = match role {
         Role::Idle => None,
@@ -136,6 +141,9 @@ impl Drop for Docker {
                 .unwrap();
             runtime.block_on(async {
                 for config in configs {
+                    let _ = DockerEngine::new(socket())
+                        .remove_image(&own_sandbox_image(&config.owner))
+                        .await;
                     let node = DockerRuntime::new(config);
                     for container in node.list().await.unwrap_or_default() {
                         let _ = node.remove(&container.id).await;
@@ -467,7 +475,7 @@ async fn na_088_a_long_line_arrives_whole_and_a_follower_sees_the_end() {
 async fn na_102_the_sandbox_image_is_made_again_when_somebody_deletes_it() {
     let docker = Docker::new().await;
     let engine = DockerEngine::new(socket());
-    let reference = format!("muster.dev/pause-{}:1", docker.world.owners[0].node);
+    let reference = own_sandbox_image(&docker.world.owners[0]);
     let config = DockerConfig {
         sandbox_image: reference.clone(),
         ..docker.configs[0].clone()

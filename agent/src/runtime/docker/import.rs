@@ -6,6 +6,7 @@ use bollard::query_parameters::CreateImageOptions;
 use bytes::Bytes;
 use futures::StreamExt;
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 
 use super::client::DockerEngine;
 use super::images;
@@ -13,6 +14,10 @@ use crate::runtime::{ImageView, RuntimeError};
 
 /// Label that tells which content an image was made of.
 pub const CONTENT_LABEL: &str = "muster.dev/content";
+
+/// Imports go one at a time: agents of one process that start together would each make the same image, and all but the
+/// last would be left without a name.
+static IMPORTS: Semaphore = Semaphore::const_new(1);
 
 /// One entry of an image's file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,6 +186,8 @@ impl LocalImage {
     /// What the engine says; `Refused` too when the name has no tag or a path does not fit a tar.
     pub async fn ensure(&self, engine: &DockerEngine) -> Result<ImageView, RuntimeError> {
         let digest = self.digest();
+        // The semaphore is never closed; were it, a second import is harmless.
+        let _turn = IMPORTS.acquire().await.ok();
         if let Some((found, labels)) = images::inspect(engine, &self.reference).await?
             && labels.get(self.label) == Some(&digest)
         {
