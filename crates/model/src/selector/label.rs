@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::{MAX_SELECTOR_BYTES, SelectorError};
 use crate::k8s::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use crate::names;
 use crate::object::Object;
 
 /// A label selector: all its requirements must hold. Without requirements it matches everything.
@@ -186,10 +187,15 @@ fn requirement(message: String) -> SelectorError {
 }
 
 fn checked(key: &str, test: Test) -> Result<Requirement, SelectorError> {
-    if !is_qualified_name(key) {
-        return Err(requirement(format!(
-            "key: Invalid value: {key:?}: {NAME_RULE}"
-        )));
+    let refuse = |field: &str, value: &str, faults: Vec<String>| {
+        requirement(format!(
+            "{field}: Invalid value: {value:?}: {}",
+            faults.join("; ")
+        ))
+    };
+    let faults = names::check_qualified_name(key);
+    if !faults.is_empty() {
+        return Err(refuse("key", key, faults));
     }
     let values: Vec<&String> = match &test {
         Test::Equals(value) | Test::NotEquals(value) => vec![value],
@@ -203,52 +209,15 @@ fn checked(key: &str, test: Test) -> Result<Requirement, SelectorError> {
         _ => Vec::new(),
     };
     for value in values {
-        if !value.is_empty() && !is_name_part(value) {
-            return Err(requirement(format!(
-                "values: Invalid value: {value:?}: {VALUE_RULE}"
-            )));
+        let faults = names::check_label_value(value);
+        if !faults.is_empty() {
+            return Err(refuse("values", value, faults));
         }
     }
     Ok(Requirement {
         key: key.to_owned(),
         test,
     })
-}
-
-const NAME_RULE: &str = "must be an optional DNS subdomain prefix and '/', then at most 63 letters, digits, '-', '_' or \
-                         '.', starting and ending with a letter or digit";
-const VALUE_RULE: &str = "must be empty or at most 63 letters, digits, '-', '_' or '.', starting and ending with a \
-                          letter or digit";
-
-fn is_qualified_name(key: &str) -> bool {
-    match key.split_once('/') {
-        Some((prefix, name)) => is_subdomain(prefix) && is_name_part(name),
-        None => is_name_part(key),
-    }
-}
-
-fn is_name_part(text: &str) -> bool {
-    let edge = |b: Option<&u8>| b.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = text.as_bytes();
-    bytes.len() <= 63
-        && edge(bytes.first())
-        && edge(bytes.last())
-        && bytes
-            .iter()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
-}
-
-fn is_subdomain(text: &str) -> bool {
-    let label = |l: &str| {
-        let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        let bytes = l.as_bytes();
-        edge(bytes.first())
-            && edge(bytes.last())
-            && bytes
-                .iter()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-    };
-    text.len() <= 253 && text.split('.').all(label)
 }
 
 #[derive(Debug, Clone, PartialEq)]
