@@ -150,6 +150,19 @@ fn broken_text_is_an_error_without_its_contents() {
     }
 }
 
+proptest::proptest! {
+    #[test]
+    fn noise_never_panics_the_reader(text in ".*", at: proptest::sample::Index, put in "[-: {}\\[\\]\"'&*!|>\n]{0,3}") {
+        let _ = Kubeconfig::parse(&text);
+        let whole = write(&entry("lab")).unwrap().expose_secret().to_owned();
+        let at = at.index(whole.len());
+        let _ = Kubeconfig::parse(&whole[..at]);
+        let damaged = format!("{}{put}{}", &whole[..at], &whole[at..]);
+        let _ = Kubeconfig::parse(&damaged);
+        let _ = merge_context(&damaged, &entry("other"), true);
+    }
+}
+
 /// What kubectl itself makes of our text. Left out, loudly, where there is no kubectl.
 #[test]
 fn kubectl_reads_what_we_write() {

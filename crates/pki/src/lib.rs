@@ -32,7 +32,7 @@ pub mod pem;
 pub mod token;
 
 pub use ca::{CaHash, CertificateAuthority};
-pub use identity::{PeerIdentity, peer_identity};
+pub use identity::{PeerIdentity, peer_identity, renew_at};
 pub use issue::Issued;
 pub use kubeconfig::Kubeconfig;
 pub use token::JoinToken;

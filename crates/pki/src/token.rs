@@ -310,6 +310,16 @@ mod tests {
         assert!(!format!("{error} {error:?}").contains(&secret));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn noise_is_an_error_and_never_a_panic(text in ".*", tail in "(muster1|[a-z0-9.é]{0,40})") {
+            proptest::prop_assert!(JoinToken::parse(&text).is_err());
+            let broken = ["muster1.", &tail].concat();
+            proptest::prop_assert!(JoinToken::parse(&broken).is_err());
+            let _ = parse_bootstrap(&text);
+        }
+    }
+
     #[test]
     fn secrets_of_other_length_or_text_differ() {
         let secret = |text: &str| SecretString::from(text);
