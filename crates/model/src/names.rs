@@ -105,7 +105,10 @@ pub fn check_qualified_name(text: &str) -> Vec<String> {
         );
     }
     if !has_label_form(name) {
-        faults.push(format!("name part {QUALIFIED_TEXT}"));
+        faults.push(with_foreign_character(
+            format!("name part {QUALIFIED_TEXT}"),
+            name,
+        ));
     }
     faults
 }
@@ -114,7 +117,7 @@ pub fn check_qualified_name(text: &str) -> Vec<String> {
 pub fn check_label_value(text: &str) -> Vec<String> {
     let mut faults = check_length(text, MAX_LABEL);
     if !text.is_empty() && !has_label_form(text) {
-        faults.push(LABEL_VALUE_TEXT.to_owned());
+        faults.push(with_foreign_character(LABEL_VALUE_TEXT.to_owned(), text));
     }
     faults
 }
@@ -176,6 +179,14 @@ pub fn check_port_name(text: &str) -> Vec<String> {
 /// What is wrong with the number of a port.
 pub fn check_port_number(port: i64) -> Option<&'static str> {
     (!(1..=65_535).contains(&port)).then_some("must be between 1 and 65535, inclusive")
+}
+
+/// The fault, with the first character outside of ASCII and its code point: letters of other scripts look alike.
+fn with_foreign_character(fault: String, text: &str) -> String {
+    match text.chars().find(|c| !c.is_ascii()) {
+        Some(c) => format!("{fault}; found {}", crate::codec::describe(c)),
+        None => fault,
+    }
 }
 
 fn check_length(text: &str, most: usize) -> Vec<String> {
@@ -366,5 +377,19 @@ mod tests {
             check_qualified_name(&text);
             check_config_key(&text);
         }
+    }
+
+    #[test]
+    fn case_b55_a_letter_that_only_looks_like_ascii_is_shown_with_its_code_point() {
+        let value = check_label_value("n\u{43e}de");
+        assert!(
+            value[0].ends_with("; found the character 'о' (U+043E)"),
+            "{value:?}"
+        );
+        let key = check_qualified_name("\u{430}pp");
+        assert!(
+            key[0].ends_with("; found the character 'а' (U+0430)"),
+            "{key:?}"
+        );
     }
 }

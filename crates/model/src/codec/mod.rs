@@ -27,6 +27,7 @@ pub(crate) use self::limits::{MAX_DEPTH, depth_exceeds};
 use self::limits::{MAX_FAULTS_NAMED, MAX_PATH_SHOWN, clipped};
 pub use self::manifest::{Document, ManifestError, read_manifests};
 pub use self::read::{ReadError, Tree, read_tree};
+pub(crate) use self::text::describe;
 pub use self::unacted::unacted_fields;
 pub use self::write::{kubectl_json, to_yaml};
 use crate::kind::Kind;
