@@ -42,10 +42,7 @@ fn main() {
         .args(["-Clink-arg=-Wl,--build-id=none,-z,noseparate-code,-z,norelro"])
         .arg("-o")
         .arg(&output)
-        .arg(SOURCE)
-        // Flags meant for the agent, such as another code model or a sanitizer, are not for this program.
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+        .arg(SOURCE);
     // There rustc would add its own start files, which define `_start` too.
     if variable("CARGO_CFG_TARGET_ENV") == "musl" {
         rustc.arg("-Clink-self-contained=no");
@@ -66,6 +63,26 @@ fn main() {
          CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc).\nCommand: {rustc:?}\n{}",
         String::from_utf8_lossy(&result.stderr)
     );
+}
+
+/// The flags that say how to link for this target, out of those meant for the agent. Others, such as another code model
+/// or a sanitizer, are not for this program.
+fn linker_flags(encoded: &str) -> Vec<String> {
+    let mut words = encoded.split('\x1f');
+    let mut flags = Vec::new();
+    while let Some(word) = words.next() {
+        let option = match word {
+            "-C" | "--codegen" => words.next().unwrap_or_default(),
+            word => word.strip_prefix("-C").unwrap_or_default(),
+        };
+        if ["linker=", "linker-flavor=", "link-arg=-fuse-ld="]
+            .iter()
+            .any(|start| option.starts_with(start))
+        {
+            flags.push(format!("-C{option}"));
+        }
+    }
+    flags
 }
 
 fn variable(name: &str) -> String {

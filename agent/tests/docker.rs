@@ -349,6 +349,17 @@ async fn na_045_the_hosts_network_has_the_hosts_name_and_no_address() {
 }
 
 #[tokio::test]
+async fn na_046_with_the_hosts_processes_process_1_is_the_hosts() {
+    let docker = Docker::new().await;
+    let spec = ContainerSpec {
+        pid: Namespace::Host,
+        ..docker.script("host-pid", "cat /proc/1/comm")
+    };
+    let name = docker.output(&spec).await;
+    assert_eq!(name, std::fs::read_to_string("/proc/1/comm").unwrap());
+}
+
+#[tokio::test]
 async fn na_049_a_published_port_answers_and_a_taken_one_fails_the_sandbox() {
     let docker = Docker::new().await;
     // Held until the sandbox was refused, then free for it.

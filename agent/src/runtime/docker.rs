@@ -14,6 +14,7 @@ mod import;
 mod logs;
 mod observe;
 mod pause;
+mod version;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -30,13 +31,12 @@ use muster_model::time::SharedClock;
 use tokio::sync::Semaphore;
 
 use self::client::Abilities;
-pub use self::client::{
-    ApiVersion, CALL_DEADLINE, DEFAULT_SOCKET, DockerEngine, NEWEST_API, OLDEST_API, socket_path,
-};
+pub use self::client::{CALL_DEADLINE, DEFAULT_SOCKET, DockerEngine, socket_path};
 pub use self::import::{CONTENT_LABEL, LocalImage, demo_image};
 use self::observe::Observer;
 use self::pause::PauseImage;
 pub use self::pause::SANDBOX_IMAGE;
+pub use self::version::{ApiVersion, NEWEST_API, OLDEST_API};
 use super::labels::{self, NameConflict, Owner, resolve_name_conflict};
 use super::{
     ContainerId, ContainerSpec, ContainerView, ImageView, Labels, LogOptions, Namespace, Runtime,

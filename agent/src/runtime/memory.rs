@@ -22,6 +22,7 @@
 
 mod behaviour;
 mod engine;
+mod state;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,7 @@ use tokio::time::Instant;
 
 pub use self::behaviour::{Behaviour, Call, Exit, PullScript, RecordedCall};
 pub use self::engine::MemoryEngine;
-use self::engine::{End, NewContainer, SANDBOX_IMAGE, later, no_such_container};
+use self::state::{End, NewContainer, SANDBOX_IMAGE, later, no_such_container};
 use super::labels::{self, Owner};
 use super::{
     ContainerId, ContainerSpec, ContainerView, ImageView, LogOptions, Runtime, RuntimeError,

@@ -8,7 +8,8 @@ use bollard::models::{
     PortMap, RestartPolicy, RestartPolicyNameEnum,
 };
 
-use super::client::{Abilities, ApiVersion};
+use super::client::Abilities;
+use super::version::ApiVersion;
 use crate::runtime::{ContainerSpec, Labels, Mount, Namespace, PortMapping, SandboxSpec};
 
 /// CPU weight of a sandbox: the least there is.

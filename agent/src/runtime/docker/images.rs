@@ -7,7 +7,8 @@ use bollard::models::ImageInspect;
 use bollard::query_parameters::CreateImageOptions;
 use futures::StreamExt;
 
-use super::client::{DockerEngine, rewrite, runtime_error};
+use super::client::{DockerEngine, runtime_error};
+use super::version::rewrite;
 use crate::runtime::{ImageView, RuntimeError};
 
 /// What an engine says when the registry, or the way to it, does not answer. It has no code for that, only words:
