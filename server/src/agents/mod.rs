@@ -71,7 +71,8 @@ impl Desk {
     fn writes_of(&self, report: Option<Report>) -> Result<Vec<Write>, ApiError> {
         match report {
             // The beat itself was counted when the message came.
-            Some(Report::Heartbeat(_)) | None => Ok(Vec::new()),
+            Some(Report::Heartbeat(_)) => self.check_node().map(|()| Vec::new()),
+            None => Ok(Vec::new()),
             Some(Report::NodeStatus(object)) => {
                 let (object, _) = admit::decode(&NODE, &object, FieldValidation::Ignore)?;
                 let status = object.at("/status").cloned().unwrap_or_else(|| json!({}));
@@ -107,6 +108,15 @@ impl Desk {
                 Ok(Vec::new())
             }
             Some(Report::PodGone(gone)) => self.confirmation(&gone),
+        }
+    }
+
+    /// The caller's Node exists. An agent whose heartbeat is refused registers again.
+    fn check_node(&self) -> Result<(), ApiError> {
+        let key = NamespacedName::new("", self.node.clone());
+        match self.registry.cache().get(&NODE, &key) {
+            Some(_) => Ok(()),
+            None => Err(ApiError::not_found(&NODE, &self.node)),
         }
     }
 

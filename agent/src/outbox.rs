@@ -1,0 +1,372 @@
+//! What waits to be told to the server: the last status of each pod, confirmations, events, the node's status. A burst of
+//! changes becomes one message, and the last one wins; after a reconnect everything current is told again.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use muster_model::k8s::api::core::v1::{Event, NodeStatus, PodStatus};
+use muster_model::kind;
+use muster_model::object::Object;
+use muster_proto::v1::{self, agent_report::Report};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+
+use crate::events::{Recorder, Subject};
+use crate::facts::PodFacts;
+use crate::moment::{Moment, Mono};
+use crate::worker::actions::EventNote;
+
+/// Most events in one message.
+const EVENTS_PER_MESSAGE: usize = 50;
+/// Most pod statuses in one message.
+const PODS_PER_MESSAGE: usize = 100;
+
+/// The waiting reports of one agent.
+pub(crate) struct Outbox {
+    inner: Mutex<Inner>,
+    changed: Notify,
+    events_named: AtomicU64,
+}
+
+struct Inner {
+    statuses: BTreeMap<String, Entry>,
+    gone: BTreeMap<String, Gone>,
+    node: Option<NodeStatus>,
+    node_dirty: bool,
+    /// Whether the server has told which pods there are: before, nothing is said about any.
+    open: bool,
+    recorder: Recorder,
+}
+
+struct Entry {
+    update: v1::PodStatusUpdate,
+    dirty: bool,
+}
+
+struct Gone {
+    message: v1::PodGone,
+    sent: bool,
+    /// The server refused it: not again before then.
+    not_before: Option<Mono>,
+    done: Option<oneshot::Sender<()>>,
+}
+
+/// A report that was sent and not acknowledged.
+pub(crate) enum Sent {
+    /// Node status or pod statuses: told again only after a reconnect, which tells all.
+    Current,
+    /// Confirmation for this uid.
+    Gone(String),
+    /// Events.
+    Events(Vec<Event>),
+}
+
+impl Outbox {
+    /// Empty, for the agent of this node.
+    pub(crate) fn new(node: &str, seed: u64) -> Self {
+        let inner = Inner {
+            statuses: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            node: None,
+            node_dirty: false,
+            open: false,
+            recorder: Recorder::new(node),
+        };
+        Self {
+            inner: Mutex::new(inner),
+            changed: Notify::new(),
+            events_named: AtomicU64::new(seed),
+        }
+    }
+
+    /// A pod's status is this.
+    pub(crate) fn put_status(&self, pod: &PodFacts, status: &PodStatus) {
+        let update = v1::PodStatusUpdate {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            status: serde_json::to_vec(status).unwrap_or_default().into(),
+        };
+        self.inner.lock().statuses.insert(
+            pod.uid.clone(),
+            Entry {
+                update,
+                dirty: true,
+            },
+        );
+        self.changed.notify_one();
+    }
+
+    /// The server has no such pod (any more): nothing is told of it.
+    pub(crate) fn forget_pod(&self, uid: &str) {
+        let mut inner = self.inner.lock();
+        inner.statuses.remove(uid);
+        // Its waiter learns by the closed channel that there is nobody to tell.
+        inner.gone.remove(uid);
+    }
+
+    /// Nothing of the pod is left. The receiver answers when the server has taken it, and is closed when the server no
+    /// longer knows the pod.
+    pub(crate) fn put_gone(&self, pod: &PodFacts, status: &PodStatus) -> oneshot::Receiver<()> {
+        let (done, taken) = oneshot::channel();
+        let message = v1::PodGone {
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            status: serde_json::to_vec(status).unwrap_or_default().into(),
+        };
+        let mut inner = self.inner.lock();
+        inner.statuses.remove(&pod.uid);
+        inner.gone.insert(
+            pod.uid.clone(),
+            Gone {
+                message,
+                sent: false,
+                not_before: None,
+                done: Some(done),
+            },
+        );
+        drop(inner);
+        self.changed.notify_one();
+        taken
+    }
+
+    /// The node's status is this.
+    pub(crate) fn put_node(&self, status: NodeStatus) {
+        let mut inner = self.inner.lock();
+        inner.node = Some(status);
+        inner.node_dirty = true;
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// Records an event of a pod.
+    pub(crate) fn pod_event(&self, pod: &PodFacts, note: &EventNote, now: Moment) {
+        self.record(Subject::pod(pod, note.container.as_deref()), note, now);
+    }
+
+    /// Records an event of the node.
+    pub(crate) fn node_event(&self, node: &str, note: &EventNote, now: Moment) {
+        self.record(Subject::node(node), note, now);
+    }
+
+    fn record(&self, subject: Subject, note: &EventNote, now: Moment) {
+        let count = self.events_named.fetch_add(1, Ordering::Relaxed);
+        let nanos = u64::try_from(now.wall.as_nanosecond().unsigned_abs() & u128::from(u64::MAX))
+            .unwrap_or(0);
+        self.inner
+            .lock()
+            .recorder
+            .record(subject, note, nanos ^ count.rotate_left(48), now);
+        self.changed.notify_one();
+    }
+
+    /// Resolves when there may be something to send.
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// The last status of a pod.
+    pub(crate) fn status(&self, uid: &str) -> Option<PodStatus> {
+        let inner = self.inner.lock();
+        serde_json::from_slice(&inner.statuses.get(uid)?.update.status).ok()
+    }
+
+    /// The server has told which pods there are.
+    pub(crate) fn open(&self) {
+        self.inner.lock().open = true;
+        self.changed.notify_one();
+    }
+
+    /// A stream begins: everything current is to be told, of pods once it is known which there are.
+    pub(crate) fn start_over(&self) {
+        let mut inner = self.inner.lock();
+        inner.open = false;
+        inner
+            .statuses
+            .values_mut()
+            .for_each(|entry| entry.dirty = true);
+        inner.gone.values_mut().for_each(|gone| gone.sent = false);
+        inner.node_dirty = inner.node.is_some();
+    }
+
+    /// Takes the next message; `None` when there is nothing new. Order: the node, statuses, confirmations, events.
+    pub(crate) fn next(&self, node_name: &str, now: Mono) -> Option<(Report, Sent)> {
+        let mut inner = self.inner.lock();
+        if inner.node_dirty {
+            inner.node_dirty = false;
+            if let Some(status) = &inner.node {
+                let tree = serde_json::json!({
+                    "apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name}, "status": status,
+                });
+                return Some((Report::NodeStatus(tree.to_string().into()), Sent::Current));
+            }
+        }
+        let open = inner.open;
+        let dirty = inner
+            .statuses
+            .values_mut()
+            .filter(|_| open)
+            .filter(|entry| entry.dirty)
+            .take(PODS_PER_MESSAGE);
+        let pods: Vec<v1::PodStatusUpdate> = dirty
+            .map(|entry| {
+                entry.dirty = false;
+                entry.update.clone()
+            })
+            .collect();
+        if !pods.is_empty() {
+            return Some((Report::PodStatuses(v1::PodStatuses { pods }), Sent::Current));
+        }
+        if let Some((uid, gone)) = inner
+            .gone
+            .iter_mut()
+            .find(|(_, gone)| open && !gone.sent && gone.not_before.is_none_or(|at| at <= now))
+        {
+            gone.sent = true;
+            return Some((
+                Report::PodGone(gone.message.clone()),
+                Sent::Gone(uid.clone()),
+            ));
+        }
+        if inner.recorder.is_empty() {
+            return None;
+        }
+        let events = inner.recorder.take(EVENTS_PER_MESSAGE);
+        let encoded = events
+            .iter()
+            .filter_map(|event| Object::from_typed(&kind::EVENT, event).ok());
+        let encoded = encoded.map(|object| object.to_bytes().into()).collect();
+        Some((
+            Report::Events(v1::Events { events: encoded }),
+            Sent::Events(events),
+        ))
+    }
+
+    /// The server took it.
+    pub(crate) fn taken(&self, sent: Sent) {
+        if let Sent::Gone(uid) = sent
+            && let Some(mut gone) = self.inner.lock().gone.remove(&uid)
+            && let Some(done) = gone.done.take()
+        {
+            // A worker that has gone meanwhile needs no answer.
+            let _ = done.send(());
+        }
+    }
+
+    /// The server said no. A confirmation is tried again, from then on; a status only when it changes; an event never.
+    pub(crate) fn refused(&self, sent: Sent, again_at: Mono) {
+        if let Sent::Gone(uid) = sent
+            && let Some(gone) = self.inner.lock().gone.get_mut(&uid)
+        {
+            gone.sent = false;
+            gone.not_before = Some(again_at);
+        }
+    }
+
+    /// It did not reach the server.
+    pub(crate) fn lost(&self, sent: Sent) {
+        if let Sent::Events(events) = sent {
+            self.inner.lock().recorder.put_back(events);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::pod;
+
+    fn now() -> Moment {
+        Moment {
+            wall: "2026-01-31T10:00:00Z".parse().unwrap(),
+            mono: Mono(0),
+        }
+    }
+
+    fn phase(phase: &str) -> PodStatus {
+        PodStatus {
+            phase: Some(phase.into()),
+            ..PodStatus::default()
+        }
+    }
+
+    #[test]
+    fn a_burst_of_statuses_goes_out_as_one_message_and_the_last_one_wins() {
+        let outbox = Outbox::new("n1", 0);
+        outbox.open();
+        let (a, b) = (pod("a"), pod("b"));
+        outbox.put_status(&a, &phase("Pending"));
+        outbox.put_status(&b, &phase("Pending"));
+        outbox.put_status(&a, &phase("Running"));
+        let Some((Report::PodStatuses(sent), _)) = outbox.next("n1", Mono(0)) else {
+            panic!("no statuses")
+        };
+        let texts: Vec<_> = sent
+            .pods
+            .iter()
+            .map(|p| String::from_utf8(p.status.to_vec()).unwrap())
+            .collect();
+        assert_eq!(texts, [r#"{"phase":"Running"}"#, r#"{"phase":"Pending"}"#]);
+        assert!(outbox.next("n1", Mono(0)).is_none());
+        outbox.start_over();
+        outbox.open();
+        assert!(
+            matches!(outbox.next("n1", Mono(0)), Some((Report::PodStatuses(sent), _)) if sent.pods.len() == 2)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_confirmation_is_repeated_until_it_is_taken() {
+        let outbox = Outbox::new("n1", 0);
+        outbox.open();
+        let a = pod("a");
+        let taken = outbox.put_gone(&a, &phase("Succeeded"));
+        let Some((Report::PodGone(message), sent)) = outbox.next("n1", Mono(0)) else {
+            panic!("no confirmation")
+        };
+        assert_eq!(message.uid, a.uid);
+        outbox.lost(sent);
+        assert!(outbox.next("n1", Mono(0)).is_none());
+        outbox.start_over();
+        outbox.open();
+        let Some((Report::PodGone(_), sent)) = outbox.next("n1", Mono(0)) else {
+            panic!("not repeated")
+        };
+        outbox.taken(sent);
+        assert_eq!(taken.await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_pod_the_server_no_longer_knows_needs_no_confirmation() {
+        let outbox = Outbox::new("n1", 0);
+        outbox.open();
+        let a = pod("a");
+        let taken = outbox.put_gone(&a, &phase("Succeeded"));
+        outbox.forget_pod(&a.uid);
+        assert!(taken.await.is_err());
+        assert!(outbox.next("n1", Mono(0)).is_none());
+    }
+
+    #[test]
+    fn events_wait_for_a_stream() {
+        let outbox = Outbox::new("n1", 0);
+        outbox.open();
+        outbox.pod_event(
+            &pod("a"),
+            &EventNote::normal(Some("c"), "Started", "Started container c"),
+            now(),
+        );
+        let Some((Report::Events(events), sent)) = outbox.next("n1", Mono(0)) else {
+            panic!("no events")
+        };
+        let event: serde_json::Value = serde_json::from_slice(&events.events[0]).unwrap();
+        assert_eq!(event["involvedObject"]["fieldPath"], "spec.containers{c}");
+        assert_eq!(event["kind"], "Event");
+        outbox.lost(sent);
+        assert!(matches!(
+            outbox.next("n1", Mono(0)),
+            Some((Report::Events(_), _))
+        ));
+    }
+}
