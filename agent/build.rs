@@ -53,6 +53,9 @@ fn main() {
         argument.push(linker);
         rustc.arg(argument);
     }
+    rustc.args(linker_flags(
+        &env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default(),
+    ));
     let result = rustc
         .output()
         .unwrap_or_else(|error| panic!("cannot run {rustc:?}: {error}"));
