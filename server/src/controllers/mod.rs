@@ -1,9 +1,11 @@
 //! The controllers: each watches the cache, decides with pure functions, and writes through the registry.
 
+mod daemonset;
 mod namespace;
 pub mod node_lifecycle;
 mod owner_gc;
 mod pod_gc;
+mod queue;
 
 use std::time::Duration;
 
@@ -14,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::Recorder;
 use crate::heartbeats::Heartbeats;
 use crate::registry::Registry;
+use daemonset::DaemonSets;
 use node_lifecycle::{Graces, NodeLifecycle};
 
 /// Numbers that tests and simulations may turn down.
@@ -56,6 +59,8 @@ pub fn start(
     tasks.spawn(pod_gc::run(registry.clone(), clock, stop.clone()));
     tasks.spawn(owner_gc::run(registry.clone(), stop.clone()));
     tasks.spawn(namespace::run(registry.clone(), stop.clone()));
+    let daemonsets = DaemonSets::new(registry.clone(), events.clone());
+    tasks.spawn(daemonsets.run(stop.clone()));
 }
 
 /// Before a controller starts over: short after a lag, longer with every failure in a row, with jitter.

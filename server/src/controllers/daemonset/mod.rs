@@ -1,0 +1,173 @@
+//! The DaemonSet controller: the thin outside of [`muster_daemonset`]. It looks, asks the brain, acts, and notes
+//! the result; it never decides.
+//!
+//! ```text
+//! cache's changes --> Index (facts per node, per set) --> Queue of keys --> sync: claim, settle, plan
+//!        ^                                                                     |
+//!        +------------------------- registry's commits <--- carry out ---------+
+//! ```
+//!
+//! Assumption: the registry answers a commit only when the cache shows it. A sync first takes every change the
+//! cache has into the index, so that it never decides on less than its own last write: that is all the
+//! 'expectations' there are. Invariant: one key is never synced twice at once.
+
+mod carry;
+mod index;
+mod set;
+mod sync;
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use muster_daemonset::backoff::Backoff;
+use muster_model::object::NamespacedName;
+use muster_model::time::Timestamp;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use super::queue::Queue;
+use crate::auth::Caller;
+use crate::cache::Subscription;
+use crate::events::Recorder;
+use crate::registry::Registry;
+use index::{Index, KINDS, Wake};
+
+/// DaemonSets synced at once, of different keys (spec/daemonset.md 1).
+const WORKERS: usize = 2;
+/// Between two sweeps of forgotten back-off entries.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// The controller.
+pub(super) struct DaemonSets {
+    inner: Inner,
+}
+
+struct Inner {
+    registry: Registry,
+    events: Recorder,
+    caller: Caller,
+    queue: Queue<NamespacedName>,
+    state: Mutex<State>,
+}
+
+/// What is known, and from where on it is fed.
+struct State {
+    index: Index,
+    changes: Subscription,
+    backoff: Backoff,
+    swept: Timestamp,
+}
+
+impl DaemonSets {
+    /// Over everything the registry's cache shows now; every DaemonSet is looked at once.
+    pub(super) fn new(registry: Registry, events: Recorder) -> Self {
+        let (all, changes) = registry.cache().list_and_subscribe(&KINDS);
+        let mut index = Index::default();
+        let wake = index.rebuild(&all.items, registry.cache());
+        let swept = registry.clock().now();
+        let state = State {
+            index,
+            changes,
+            backoff: Backoff::new(),
+            swept,
+        };
+        let controller = Self {
+            inner: Inner {
+                registry,
+                events,
+                caller: Caller::internal("daemonset-controller"),
+                queue: Queue::new(),
+                state: Mutex::new(state),
+            },
+        };
+        controller.inner.wake(wake);
+        controller
+    }
+
+    /// Runs until told to stop.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        let workers = futures::future::join_all((0..WORKERS).map(|_| self.inner.work()));
+        tokio::select! {
+            () = stop.cancelled() => {}
+            // Neither ever ends by itself.
+            () = self.inner.follow() => {}
+            _ = workers => {}
+        }
+    }
+}
+
+impl Inner {
+    /// Takes changes into the index as they come, so that they queue what they concern.
+    async fn follow(&self) {
+        let mut wake = self.registry.cache().subscribe(&KINDS);
+        loop {
+            self.catch_up(&mut self.state.lock());
+            // What this reads is only a sign that there is something: the index has its own place in the log.
+            if wake.next().await.is_err() {
+                wake = self.registry.cache().subscribe(&KINDS);
+            }
+        }
+    }
+
+    /// Takes everything that the cache shows into the index.
+    fn catch_up(&self, state: &mut State) {
+        let cache = self.registry.cache();
+        loop {
+            match state.changes.ready() {
+                Ok(changes) if changes.is_empty() => break,
+                Ok(changes) => {
+                    for change in &changes {
+                        let wake = state.index.apply(change, cache);
+                        self.wake(wake);
+                    }
+                }
+                Err(lagged) => {
+                    tracing::warn!(%lagged, "the DaemonSet controller reads everything again");
+                    let (all, changes) = cache.list_and_subscribe(&KINDS);
+                    state.changes = changes;
+                    let wake = state.index.rebuild(&all.items, cache);
+                    self.wake(wake);
+                }
+            }
+        }
+        for uid in std::mem::take(&mut state.index.gone) {
+            state.backoff.forget(&uid);
+        }
+        let now = self.registry.clock().now();
+        if now.duration_since(state.swept).unsigned_abs() >= SWEEP {
+            state.backoff.sweep(now);
+            state.swept = now;
+        }
+    }
+
+    fn wake(&self, keys: Wake) {
+        for key in keys {
+            self.queue.add(key);
+        }
+    }
+
+    async fn work(&self) {
+        loop {
+            let key = self.queue.next().await;
+            let synced = std::panic::AssertUnwindSafe(self.sync(&key))
+                .catch_unwind()
+                .await;
+            match synced {
+                Ok(Ok(())) => self.queue.succeeded(&key),
+                Ok(Err(error)) => {
+                    tracing::warn!(daemonset = %key, %error, "a DaemonSet could not be synced; it is tried again");
+                    self.retry(key.clone());
+                }
+                Err(_) => {
+                    tracing::error!(daemonset = %key, "a sync panicked; it is tried again");
+                    self.retry(key.clone());
+                }
+            }
+            self.queue.done(&key);
+        }
+    }
+
+    fn retry(&self, key: NamespacedName) {
+        self.queue.failed(key, self.registry.ids().below(u64::MAX));
+    }
+}

@@ -1,0 +1,298 @@
+//! What is known of one DaemonSet: its facts, its pods by node, its revisions, and its placements, kept current
+//! as changes come.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use muster_daemonset::backoff::Backoff;
+use muster_daemonset::facts::{Rules, Target};
+use muster_daemonset::revision::{self, Settlement};
+use muster_daemonset::{
+    Claim, DaemonFacts, NodeFacts, NodeName, Placement, Placements, PodFacts, PodUid,
+    RevisionFacts, claim_object, place, place_gone,
+};
+use muster_model::object::NamespacedName;
+use muster_model::time::Timestamp;
+use muster_store::Revision;
+
+use crate::cache::Stored;
+
+/// A pod that names this DaemonSet as its controller.
+struct Owned {
+    facts: PodFacts,
+    stored: Arc<Stored>,
+    /// Its labels match; otherwise it is to be released and does not count.
+    mine: bool,
+}
+
+/// One DaemonSet.
+pub(super) struct Set {
+    /// The stored object that `facts` were taken from.
+    pub(super) stored: Arc<Stored>,
+    /// Its facts. The target is that of the last settled history.
+    pub(super) facts: DaemonFacts,
+    /// The answers, node by node, as of the last refresh.
+    pub(super) placements: Placements,
+    /// Look at nothing older than this: the store's revision when a write's outcome was not seen.
+    pub(super) must_reach: Revision,
+    /// The last creations all succeeded, so that the next ones need no slow start.
+    pub(super) confident: bool,
+    pods: BTreeMap<PodUid, Owned>,
+    by_node: BTreeMap<NodeName, BTreeSet<PodUid>>,
+    to_release: BTreeSet<PodUid>,
+    revisions: BTreeMap<String, Arc<Stored>>,
+    /// Revisions of others with our name and data: used, but not owned.
+    borrowed: BTreeMap<String, RevisionFacts>,
+    /// Facts of `revisions` and `borrowed`; `None`: to be taken anew.
+    history: Option<Arc<[RevisionFacts]>>,
+    /// Nodes to be placed again.
+    dirty: BTreeSet<NodeName>,
+    /// What all placements were made with.
+    placed_with: Option<(Rules, i64)>,
+}
+
+impl Set {
+    pub(super) fn new(stored: Arc<Stored>, facts: DaemonFacts) -> Self {
+        Self {
+            stored,
+            facts,
+            placements: Placements::new(),
+            must_reach: Revision::default(),
+            confident: false,
+            pods: BTreeMap::new(),
+            by_node: BTreeMap::new(),
+            to_release: BTreeSet::new(),
+            revisions: BTreeMap::new(),
+            borrowed: BTreeMap::new(),
+            history: None,
+            dirty: BTreeSet::new(),
+            placed_with: None,
+        }
+    }
+
+    /// Takes a newer version of the same DaemonSet. `true`: it says something new.
+    pub(super) fn update(&mut self, stored: Arc<Stored>, mut facts: DaemonFacts) -> bool {
+        facts.rules.target = self.facts.rules.target.clone();
+        let changed = facts != self.facts;
+        if facts.selector != self.facts.selector || facts.terminating != self.facts.terminating {
+            self.facts = facts;
+            let pods: Vec<Arc<Stored>> = self.pods.values().map(|pod| pod.stored.clone()).collect();
+            for pod in pods {
+                self.put_pod(&pod);
+            }
+        } else {
+            self.facts = facts;
+        }
+        self.stored = stored;
+        changed
+    }
+
+    /// Takes a version of a pod that names this DaemonSet as its controller. `true`: it says something new.
+    pub(super) fn put_pod(&mut self, stored: &Arc<Stored>) -> bool {
+        let Ok(typed) = stored.typed() else {
+            return false;
+        };
+        let facts = PodFacts::from_typed(&typed);
+        let mine = claim_object(&self.facts, stored.object()) == Claim::Mine;
+        let uid = facts.uid.clone();
+        let before = self.pods.get(&uid);
+        let changed = before.is_none_or(|pod| pod.mine != mine || pod.facts != facts);
+        if changed {
+            self.unlink(&uid);
+            if mine {
+                if let Some(node) = &facts.node {
+                    self.by_node
+                        .entry(node.clone())
+                        .or_default()
+                        .insert(uid.clone());
+                    self.dirty.insert(node.clone());
+                }
+            } else {
+                self.to_release.insert(uid.clone());
+            }
+        }
+        let stored = stored.clone();
+        self.pods.insert(
+            uid,
+            Owned {
+                facts,
+                stored,
+                mine,
+            },
+        );
+        changed
+    }
+
+    /// Forgets a pod. `true`: it was known.
+    pub(super) fn remove_pod(&mut self, uid: &str) -> bool {
+        let uid = PodUid::from(uid);
+        self.unlink(&uid);
+        self.pods.remove(&uid).is_some()
+    }
+
+    fn unlink(&mut self, uid: &PodUid) {
+        self.to_release.remove(uid);
+        let Some(node) = self.pods.get(uid).and_then(|pod| pod.facts.node.clone()) else {
+            return;
+        };
+        if let Some(pods) = self.by_node.get_mut(&node) {
+            pods.remove(uid);
+            if pods.is_empty() {
+                self.by_node.remove(&node);
+            }
+        }
+        self.dirty.insert(node);
+    }
+
+    /// Pods that name this DaemonSet but do not match it any more.
+    pub(super) fn to_release(&self) -> impl Iterator<Item = &Arc<Stored>> {
+        self.to_release
+            .iter()
+            .filter_map(|uid| self.pods.get(uid))
+            .map(|pod| &pod.stored)
+    }
+
+    /// Its pods with one of these revision hashes.
+    pub(super) fn pods_with_hash(&self, hashes: &[String]) -> Vec<Arc<Stored>> {
+        self.pods
+            .values()
+            .filter(|pod| pod.mine && pod.facts.hash.as_ref().is_some_and(|h| hashes.contains(h)))
+            .map(|pod| pod.stored.clone())
+            .collect()
+    }
+
+    /// Whether it has a pod on that node.
+    pub(super) fn has_pod_on(&self, node: &NodeName) -> bool {
+        self.by_node.contains_key(node)
+    }
+
+    /// Takes a version of a ControllerRevision that names this DaemonSet as its controller.
+    pub(super) fn put_revision(&mut self, stored: &Arc<Stored>) {
+        self.borrowed.remove(stored.name());
+        self.revisions
+            .insert(stored.name().to_owned(), stored.clone());
+        self.history = None;
+    }
+
+    /// Forgets a revision. `true`: it was known.
+    pub(super) fn remove_revision(&mut self, name: &str) -> bool {
+        let known = self.revisions.remove(name).is_some() | self.borrowed.remove(name).is_some();
+        if known {
+            self.history = None;
+        }
+        known
+    }
+
+    /// Uses a revision of somebody else that has our name and data.
+    pub(super) fn borrow_revision(&mut self, revision: RevisionFacts) {
+        self.borrowed.insert(revision.name.clone(), revision);
+        self.history = None;
+    }
+
+    /// Revisions that name this DaemonSet but do not match it any more.
+    pub(super) fn revisions_to_release(&self) -> impl Iterator<Item = &Arc<Stored>> {
+        self.revisions
+            .values()
+            .filter(|stored| claim_object(&self.facts, stored.object()) == Claim::Release)
+    }
+
+    /// The history: its own revisions and the borrowed ones.
+    pub(super) fn history(&mut self) -> Arc<[RevisionFacts]> {
+        let (revisions, borrowed) = (&self.revisions, &self.borrowed);
+        let history = self.history.get_or_insert_with(|| {
+            let own = revisions
+                .values()
+                .map(|stored| RevisionFacts::from_object(stored.object()));
+            own.chain(borrowed.values().cloned()).collect()
+        });
+        Arc::clone(history)
+    }
+
+    /// Finds the current revision and takes it as the target; what is left to be done is in the answer.
+    pub(super) fn settle(&mut self, now: Timestamp) -> Settlement {
+        let history = self.history();
+        let settlement = revision::settle(&self.facts, &history);
+        self.set_target(settlement.target.clone(), now);
+        settlement
+    }
+
+    /// The history was settled: this is the current revision. Since when it is, is known only for a change that
+    /// happened in front of our eyes; otherwise it is when the revision was made, which is never later.
+    fn set_target(&mut self, mut target: Target, now: Timestamp) {
+        let before = &self.facts.rules.target;
+        if before.hash == target.hash {
+            target.since = before.since.or(target.since);
+        } else if !before.hash.is_empty() {
+            target.since = Some(now);
+        }
+        self.facts.rules.target = target;
+    }
+
+    /// A node appeared, changed or went: its placement is made anew at the next refresh. `true`: the DaemonSet
+    /// has to be looked at (spec/daemonset.md 6).
+    pub(super) fn node_changed(&mut self, name: &NodeName, node: Option<&NodeFacts>) -> bool {
+        self.dirty.insert(name.clone());
+        let runs = node.is_some_and(|node| place::fit(&self.facts.rules, node).run);
+        let ran = self
+            .placements
+            .get(name)
+            .is_some_and(|placement| placement.counts.desired);
+        runs || ran || self.has_pod_on(name)
+    }
+
+    /// That node's placement is to be made anew.
+    pub(super) fn touch(&mut self, node: NodeName) {
+        self.dirty.insert(node);
+    }
+
+    /// Brings the placements up to date.
+    pub(super) fn refresh(
+        &mut self,
+        nodes: &BTreeMap<NodeName, NodeFacts>,
+        backoff: &Backoff,
+        now: Timestamp,
+    ) {
+        let basis = (
+            self.facts.rules.clone(),
+            self.facts.status.observed_generation,
+        );
+        if self.placed_with.as_ref() != Some(&basis) {
+            let placed = self.placements.iter().map(|(name, _)| name.clone());
+            self.dirty.extend(placed);
+            self.dirty.extend(nodes.keys().cloned());
+            self.dirty.extend(self.by_node.keys().cloned());
+            self.placed_with = Some(basis);
+        }
+        self.dirty.extend(self.placements.due(now));
+        for name in std::mem::take(&mut self.dirty) {
+            let placement = self.place(&name, nodes, backoff, now);
+            self.placements.set(name, placement);
+        }
+    }
+
+    fn place(
+        &self,
+        name: &NodeName,
+        nodes: &BTreeMap<NodeName, NodeFacts>,
+        backoff: &Backoff,
+        now: Timestamp,
+    ) -> Option<Placement> {
+        let uids = self.by_node.get(name);
+        let pods: Vec<PodFacts> = uids
+            .into_iter()
+            .flatten()
+            .filter_map(|uid| self.pods.get(uid))
+            .map(|pod| pod.facts.clone())
+            .collect();
+        let Some(node) = nodes.get(name) else {
+            return place_gone(&pods);
+        };
+        let retry_at = backoff.retry_at(&self.facts, name, now);
+        Some(place(&self.facts, node, &pods, retry_at, now))
+    }
+
+    /// Namespace and name.
+    pub(super) fn key(&self) -> &NamespacedName {
+        &self.stored.key
+    }
+}
