@@ -1,0 +1,224 @@
+//! The command line: flags every command has, and the commands.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::cmd;
+
+/// Muster: one daemon on every node that should have it, and plain words where it has not.
+#[derive(Debug, Parser)]
+#[command(
+    name = "muster",
+    version,
+    propagate_version = false,
+    max_term_width = 100,
+    after_help = "Start with `muster server` (or `muster up` for a server and a node on this machine), then \
+                  `muster apply -f daemon.yaml` and `muster explain ds/NAME`."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: GlobalFlags,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Flags that every command takes.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct GlobalFlags {
+    /// Address of the server (host:port or https://host:port), instead of the kubeconfig's
+    #[arg(
+        long,
+        short = 's',
+        global = true,
+        value_name = "ADDRESS",
+        env = "MUSTER_SERVER"
+    )]
+    pub(crate) server: Option<String>,
+    /// The kubeconfig file to use, instead of MUSTER_KUBECONFIG, KUBECONFIG and the usual places
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The kubeconfig context to use, instead of the current one
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The namespace to work in, instead of the context's
+    #[arg(long, short = 'n', global = true, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// How long one request may take (30s, 2m; 0: no limit)
+    #[arg(long, global = true, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub(crate) request_timeout: Duration,
+    /// Log more to standard error (-v: info, -vv: debug, -vvv: trace)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show objects, as a table or in full
+    Get(cmd::get::GetArgs),
+    /// Show one object with everything that is known about it
+    Describe(cmd::describe::DescribeArgs),
+    /// Say for every node whether it runs a DaemonSet's pod, and why or why not
+    Explain(cmd::explain::ExplainArgs),
+    /// Show which nodes every DaemonSet covers and which it misses
+    Coverage(cmd::explain::CoverageArgs),
+    /// Make objects be as files say
+    Apply(cmd::apply::ApplyArgs),
+    /// Show what `apply` would change
+    Diff(cmd::diff::DiffArgs),
+    /// Delete objects
+    Delete(cmd::delete::DeleteArgs),
+    /// Watch, list, undo and restart rollouts of DaemonSets
+    Rollout(cmd::rollout::RolloutArgs),
+    /// Show what containers wrote
+    Logs(cmd::logs::LogsArgs),
+    /// Show what happened
+    Events(cmd::events::EventsArgs),
+    /// Set or remove labels
+    Label(cmd::label::LabelArgs),
+    /// Set or remove annotations
+    Annotate(cmd::label::AnnotateArgs),
+    /// Set or remove taints of nodes
+    Taint(cmd::taint::TaintArgs),
+    /// Mark nodes as not to be given new pods
+    Cordon(cmd::cordon::CordonArgs),
+    /// Take that mark off again
+    Uncordon(cmd::cordon::CordonArgs),
+    /// Make, list and delete the tokens that nodes join with
+    Token(cmd::token::TokenArgs),
+    /// Print the completion script of a shell
+    Completion(cmd::completion::CompletionArgs),
+    /// Print the versions of this program and of the server
+    Version(cmd::version::VersionArgs),
+}
+
+/// `30s`, `1m30s`, `2h`, `500ms`, or a bare number of seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let fault = || format!("{text:?} is not a duration: write 30s, 5m, 1h30m or 0");
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(fault)?;
+        let (number, after) = rest.split_at(digits);
+        let number: f64 = number.parse().map_err(|_| fault())?;
+        let end = after
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(after.len());
+        let (unit, next) = after.split_at(end);
+        let seconds = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return Err(fault()),
+        };
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| fault())?;
+        total = total.checked_add(part).ok_or_else(fault)?;
+        rest = next;
+    }
+    if text.is_empty() {
+        Err(fault())
+    } else {
+        Ok(total)
+    }
+}
+
+/// Whether a write is only tried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum DryRun {
+    /// Do it
+    #[default]
+    None,
+    /// Ask nothing of the server that writes
+    Client,
+    /// Let the server do everything but store
+    Server,
+}
+
+impl DryRun {
+    /// What is put behind the word that says what was done.
+    pub(crate) fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Client => " (dry run)",
+            Self::Server => " (server dry run)",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_a_help_text_with_examples() {
+        fn check(command: &clap::Command, path: &str) {
+            for sub in command
+                .get_subcommands()
+                .filter(|sub| sub.get_name() != "help")
+            {
+                let path = format!("{path} {}", sub.get_name());
+                assert!(sub.get_about().is_some(), "{path} has no description");
+                if sub.has_subcommands() {
+                    check(sub, &path);
+                } else {
+                    let examples = sub
+                        .get_after_help()
+                        .map(ToString::to_string)
+                        .unwrap_or_default();
+                    assert!(examples.contains("Examples:"), "{path} has no examples");
+                    assert!(
+                        examples.contains("muster "),
+                        "{path}: the examples do not start with `muster`"
+                    );
+                }
+            }
+        }
+        check(&Cli::command(), "muster");
+    }
+
+    #[test]
+    fn global_flags_go_before_and_after_the_command() {
+        for line in [
+            "muster -n web get ds",
+            "muster get ds -n web",
+            "muster get -n web ds",
+        ] {
+            let cli = Cli::try_parse_from(line.split(' ')).unwrap();
+            assert_eq!(cli.global.namespace.as_deref(), Some("web"), "{line}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        for (text, seconds) in [
+            ("30s", 30.0),
+            ("1m30s", 90.0),
+            ("2h", 7200.0),
+            ("500ms", 0.5),
+            ("0", 0.0),
+            ("7", 7.0),
+            ("1.5h", 5400.0),
+        ] {
+            assert_eq!(duration(text).unwrap().as_secs_f64(), seconds, "{text}");
+        }
+        for text in ["", "s", "5x", "m5", "1h2", "-1s", "99999999999999999999h"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! `muster token`: the tokens that nodes join with, kept as Kubernetes bootstrap tokens.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use clap::{Args, Subcommand};
+use muster_client::{DeleteOptions, ListOptions, Target, WriteOptions};
+use muster_model::kind::{NAMESPACE, SECRET};
+use muster_model::object::{NamespacedName, Object};
+use muster_model::time::{Timestamp, age_text, parse, to_seconds_text};
+use muster_pki::{CaHash, JoinToken, pem};
+use secrecy::ExposeSecret;
+use serde_json::json;
+
+use crate::args::duration;
+use crate::failure::{Failure, Outcome};
+use crate::output::table::Columns;
+use crate::session::{Server, Session};
+
+/// Where bootstrap tokens live.
+const TOKEN_NAMESPACE: &str = "kube-system";
+const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";
+const NAME_PREFIX: &str = "bootstrap-token-";
+
+/// Join tokens.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    #[command(subcommand)]
+    command: TokenCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenCommand {
+    /// Make a token and print the command that joins a node with it
+    Create(CreateArgs),
+    /// List the tokens
+    List(ListArgs),
+    /// Delete a token: who has joined stays
+    Delete(DeleteArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  muster token create                          good for a day, for any number of nodes
+  muster token create --ttl=1h --description='the two new ones in the shed'
+  ssh pi-1 \"$(muster token create --print=command)\"")]
+struct CreateArgs {
+    /// How long it is good for; 0: for ever
+    #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = duration)]
+    ttl: Duration,
+    /// What it is for
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
+    description: String,
+    /// Print everything, only the token, or only the command
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    print: Print,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+enum Print {
+    #[default]
+    All,
+    Token,
+    Command,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  muster token list                            ids and times; never the secrets")]
+struct ListArgs {}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  muster token delete x7k2pa                   by its id (the part after `muster1.`)")]
+struct DeleteArgs {
+    /// Ids, or whole tokens
+    #[arg(value_name = "ID", required = true)]
+    ids: Vec<String>,
+}
+
+impl TokenArgs {
+    /// Runs the command.
+    pub(crate) async fn run(self, session: &mut Session) -> Outcome {
+        match self.command {
+            TokenCommand::Create(args) => create(args, session).await,
+            TokenCommand::List(_) => list(session).await,
+            TokenCommand::Delete(args) => delete(args, session).await,
+        }
+    }
+}
+
+async fn create(args: CreateArgs, session: &mut Session) -> Outcome {
+    let server = session.connect().await?;
+    let token = JoinToken::generate(&mut rand::rng(), ca_hash(&server.target)?);
+    let expires =
+        if args.ttl.is_zero() {
+            None
+        } else {
+            let until = session.now().checked_add(args.ttl);
+            Some(until.map_err(|_| {
+                Failure::new("--ttl is too long: use 0 for a token that never expires")
+            })?)
+        };
+    let secret = token_secret(&token, expires, &args.description)?;
+    let options = WriteOptions {
+        field_manager: "muster-token".to_owned(),
+        ..WriteOptions::default()
+    };
+    match server.resources().create(&SECRET, &secret, &options).await {
+        Err(error) if error.is_not_found() => {
+            ensure_namespace(&server).await?;
+            server
+                .resources()
+                .create(&SECRET, &secret, &options)
+                .await?;
+        }
+        other => drop(other?),
+    }
+    let text = token.text();
+    let command = join_command(&server.target, text.expose_secret());
+    let console = &mut session.console;
+    match args.print {
+        Print::Token => console.line(text.expose_secret())?,
+        Print::Command => console.line(command)?,
+        Print::All => {
+            let until = expires.map_or_else(
+                || "never expires".to_owned(),
+                |at| format!("expires {}", to_seconds_text(at)),
+            );
+            console.line(format!("token {} created, {until}\n", token.id()))?;
+            console.line(format!("On the machine that is to join:\n\n  {command}"))?;
+            if is_loopback(&server.target) {
+                console.note(format!(
+                    "\nThe kubeconfig says {}: from another machine use an address of this one (the server must \
+                     listen there: `muster server --listen`).",
+                    server.target.options.address
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The command line that joins a node.
+fn join_command(target: &Target, token: &str) -> String {
+    format!(
+        "muster agent --server {} --token {token}",
+        target.options.address
+    )
+}
+
+fn is_loopback(target: &Target) -> bool {
+    let host = target.options.address.host();
+    host == "localhost"
+        || host
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+fn ca_hash(target: &Target) -> Outcome<CaHash> {
+    let certificates = pem::certificates(&target.ca_pem).map_err(|error| {
+        Failure::new(format!(
+            "{}: the CA cannot be read: {error}",
+            target.file.display()
+        ))
+    })?;
+    match certificates.first() {
+        Some(ca) => Ok(CaHash::of(ca)),
+        None => Err(Failure::new(format!(
+            "{}: the CA holds no certificate",
+            target.file.display()
+        ))),
+    }
+}
+
+fn token_secret(
+    token: &JoinToken,
+    expires: Option<Timestamp>,
+    description: &str,
+) -> Outcome<Object> {
+    let mut data = json!({
+        "token-id": token.id(),
+        "token-secret": token.secret().expose_secret(),
+        "usage-bootstrap-authentication": "true",
+    });
+    if let Some(expires) = expires {
+        data["expiration"] = to_seconds_text(expires).into();
+    }
+    if !description.is_empty() {
+        data["description"] = description.into();
+    }
+    if let Some(map) = data.as_object_mut() {
+        for value in map.values_mut() {
+            *value = BASE64_STANDARD
+                .encode(value.as_str().unwrap_or_default())
+                .into();
+        }
+    }
+    let tree = json!({
+        "metadata": {"name": format!("{NAME_PREFIX}{}", token.id()), "namespace": TOKEN_NAMESPACE},
+        "type": TOKEN_TYPE,
+        "data": data,
+    });
+    let mut secret = Object::from_value(tree).map_err(|error| Failure::new(error.to_string()))?;
+    secret.set_kind(&SECRET);
+    Ok(secret)
+}
+
+async fn ensure_namespace(server: &Server) -> Outcome {
+    let tree = json!({"metadata": {"name": TOKEN_NAMESPACE}});
+    let mut namespace =
+        Object::from_value(tree).map_err(|error| Failure::new(error.to_string()))?;
+    namespace.set_kind(&NAMESPACE);
+    match server
+        .resources()
+        .create(&NAMESPACE, &namespace, &WriteOptions::default())
+        .await
+    {
+        Err(error) if !error.has_reason("AlreadyExists") => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+async fn list(session: &mut Session) -> Outcome {
+    let server = session.connect().await?;
+    let options = ListOptions {
+        field_selector: format!("type={TOKEN_TYPE}"),
+        ..ListOptions::default()
+    };
+    let secrets = server
+        .resources()
+        .list(&SECRET, TOKEN_NAMESPACE, &options)
+        .await?
+        .items;
+    if secrets.is_empty() {
+        session
+            .console
+            .note("No tokens. `muster token create` makes one.");
+        return Ok(());
+    }
+    let mut rows = vec![["ID", "EXPIRES", "DESCRIPTION"].map(str::to_owned).to_vec()];
+    let now = session.now();
+    for secret in &secrets {
+        let read = |key: &str| {
+            let encoded = secret.text_at(&format!("/data/{key}"));
+            BASE64_STANDARD
+                .decode(encoded)
+                .ok()
+                .and_then(|bytes| String::from_utf8(bytes).ok())
+                .unwrap_or_default()
+        };
+        let expires = match parse(&read("expiration")) {
+            None => "never".to_owned(),
+            Some(at) if at <= now => "expired".to_owned(),
+            Some(at) => format!("in {}", age_text(at.as_second() - now.as_second())),
+        };
+        let description = read("description");
+        let description = if description.is_empty() {
+            "<none>".to_owned()
+        } else {
+            description
+        };
+        rows.push(vec![read("token-id"), expires, description]);
+    }
+    Columns::new().write(&mut session.console.out, "", &rows)?;
+    Ok(())
+}
+
+async fn delete(args: DeleteArgs, session: &mut Session) -> Outcome {
+    let server = session.connect().await?;
+    for id in &args.ids {
+        let id = match JoinToken::parse(id) {
+            Ok(token) => token.id().to_owned(),
+            Err(_) => id.clone(),
+        };
+        let name = NamespacedName::new(TOKEN_NAMESPACE, format!("{NAME_PREFIX}{id}"));
+        match server
+            .resources()
+            .delete(&SECRET, &name, &DeleteOptions::default())
+            .await
+        {
+            Ok(_) => session.console.line(format!("token {id:?} deleted"))?,
+            Err(error) if error.is_not_found() => {
+                return Err(Failure::new(format!(
+                    "there is no token with the id {id:?}: `muster token list` shows them"
+                )));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    #[test]
+    fn a_token_is_kept_as_a_bootstrap_secret() {
+        let now: Timestamp = "2026-01-31T10:00:00Z".parse().unwrap();
+        let ca = muster_pki::CertificateAuthority::generate("lab", now).unwrap();
+        let token = JoinToken::generate(&mut StdRng::seed_from_u64(1), ca.hash());
+        let secret = token_secret(&token, Some(now), "two").unwrap();
+        let decode = |key: &str| {
+            String::from_utf8(
+                BASE64_STANDARD
+                    .decode(secret.text_at(&format!("/data/{key}")))
+                    .unwrap(),
+            )
+            .unwrap()
+        };
+        assert_eq!(secret.name(), format!("bootstrap-token-{}", token.id()));
+        assert_eq!(
+            (secret.namespace(), secret.text_at("/type")),
+            ("kube-system", "bootstrap.kubernetes.io/token")
+        );
+        assert_eq!(decode("token-id"), token.id());
+        assert_eq!(decode("token-secret"), token.secret().expose_secret());
+        assert_eq!(decode("expiration"), "2026-01-31T10:00:00Z");
+        assert_eq!(decode("description"), "two");
+        assert_eq!(decode("usage-bootstrap-authentication"), "true");
+        assert!(
+            token_secret(&token, None, "")
+                .unwrap()
+                .at("/data/expiration")
+                .is_none()
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Where output goes: the process's own streams, or buffers in tests.
+
+use std::io::{self, IsTerminal, Write};
+#[cfg(test)]
+use std::sync::{Arc, Mutex};
+
+/// Standard output and standard error of one command.
+pub(crate) struct Console {
+    /// What was asked for.
+    pub(crate) out: Box<dyn Write + Send>,
+    /// What a person should know besides.
+    pub(crate) err: Box<dyn Write + Send>,
+    /// Whether `out` is a terminal.
+    pub(crate) is_terminal: bool,
+    /// Whether to colour `out`.
+    pub(crate) color: bool,
+}
+
+impl Console {
+    /// The process's streams. Colour only on a terminal, and never when `NO_COLOR` is set to anything.
+    pub(crate) fn of_process() -> Self {
+        let is_terminal = io::stdout().is_terminal();
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        Self {
+            out: Box::new(io::BufWriter::new(io::stdout())),
+            err: Box::new(io::stderr()),
+            is_terminal,
+            color: is_terminal && !no_color && !dumb,
+        }
+    }
+
+    /// Buffers, to be read through the returned handles.
+    #[cfg(test)]
+    pub(crate) fn captured() -> (Self, Captured, Captured) {
+        let (out, err) = (Captured::default(), Captured::default());
+        let console = Self {
+            out: Box::new(out.clone()),
+            err: Box::new(err.clone()),
+            is_terminal: false,
+            color: false,
+        };
+        (console, out, err)
+    }
+
+    /// A line on standard output.
+    pub(crate) fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
+        writeln!(self.out, "{}", text.as_ref())
+    }
+
+    /// A line on standard error. That it cannot be written is nobody's loss.
+    pub(crate) fn note(&mut self, text: impl AsRef<str>) {
+        let _ = self.out.flush();
+        let _ = writeln!(self.err, "{}", text.as_ref());
+    }
+
+    /// `Warning: ...` lines, as kubectl prints a server's warnings.
+    pub(crate) fn warnings(&mut self, warnings: &[String]) {
+        for warning in warnings {
+            self.note(format!("Warning: {warning}"));
+        }
+    }
+
+    /// Sends what is buffered on its way: before waiting for more.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A shared buffer.
+#[cfg(test)]
+#[derive(Clone, Default)]
+pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
+
+impl Captured {
+    /// What was written so far.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+#[cfg(test)]
+impl Write for Captured {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0
+            .lock()
+            .map_err(|_| io::Error::other("a writer panicked"))?
+            .extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
