@@ -28,7 +28,6 @@ use bollard::query_parameters::{
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
 use muster_model::time::SharedClock;
-use tokio::sync::Semaphore;
 
 use self::client::Abilities;
 pub use self::client::{CALL_DEADLINE, DEFAULT_SOCKET, DockerEngine, socket_path};
@@ -75,15 +74,11 @@ pub struct DockerConfig {
     pub network: String,
     /// Name of the sandbox's image, under which it is looked for and imported: [`SANDBOX_IMAGE`].
     pub sandbox_image: String,
-    /// Starts that may be under way at once: more gain nothing and slow each other down. Agents of one process may
-    /// share it.
-    pub starts: Arc<Semaphore>,
 }
 
 impl DockerConfig {
-    /// The usual settings: the default socket, and twice as many concurrent starts as there are processors.
+    /// The usual settings: the default socket, limits and names.
     pub fn new(owner: Owner, clock: SharedClock) -> Self {
-        let processors = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         Self {
             socket: PathBuf::from(DEFAULT_SOCKET),
             owner,
@@ -92,7 +87,6 @@ impl DockerConfig {
             pull_patience: PULL_PATIENCE,
             network: "bridge".to_owned(),
             sandbox_image: SANDBOX_IMAGE.to_owned(),
-            starts: Arc::new(Semaphore::new(2 * processors)),
         }
     }
 }
@@ -298,8 +292,6 @@ impl DockerRuntime {
     }
 
     async fn start_container(&self, id: &ContainerId) -> Result<(), RuntimeError> {
-        // The semaphore is never closed; were it, starting without a permit is right.
-        let _permit = self.config.starts.acquire().await.ok();
         self.engine
             .call("start container", async |connection| {
                 connection.docker.start_container(&id.0, None).await

@@ -9,7 +9,7 @@ use super::memory::WorkerMemory;
 use super::restarts::{self, Restart};
 use super::sandbox::Footing;
 use super::step::Draft;
-use super::view::{attempt, end_of};
+use super::view::{attempt, end_of, is_running};
 use crate::images;
 use crate::moment::Mono;
 use crate::runtime::labels;
@@ -42,13 +42,12 @@ pub(super) enum Wish {
     Wait,
 }
 
-/// Whether anything would run in a sandbox.
+/// Whether anything runs or would run in a sandbox.
 pub(super) fn any_to_run(draft: &Draft<'_>) -> bool {
-    draft
-        .pod
-        .containers()
-        .iter()
-        .any(|container| !matches!(wish(draft, container, None), Wish::Nothing))
+    draft.pod.containers().iter().any(|container| {
+        let runs = draft.seen.newest(&container.name).is_some_and(is_running);
+        runs || wish(draft, container, None) != Wish::Nothing
+    })
 }
 
 /// Whether the container is resting after an end, and how long that rest is in all. For the status.

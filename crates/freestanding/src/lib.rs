@@ -2,6 +2,8 @@
 //! target. Such programs are a kilobyte or two, run in an image that holds nothing else, and are embedded with
 //! `include_bytes!(concat!(env!("OUT_DIR"), "/NAME"))`.
 
+#![allow(clippy::print_stdout, reason = "build scripts speak to cargo this way")]
+
 use std::env;
 use std::path::PathBuf;
 use std::process::Command;

@@ -4,11 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "../contract/mod.rs"]
 mod contract;
 // Included rather than depended on: the testkit stands on the whole server, of which the agent knows nothing.
 #[allow(unreachable_pub, reason = "public in the testkit")]
-#[path = "../../crates/testkit/src/images.rs"]
+#[path = "../../../crates/testkit/src/images.rs"]
 mod images;
+mod offline;
 
 use std::path::PathBuf;
 use std::sync::Arc;
