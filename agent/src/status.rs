@@ -511,7 +511,3 @@ fn gates_gap(draft: &Draft<'_>) -> Option<Gap> {
         message: Some(message),
     })
 }
-
-#[cfg(test)]
-#[path = "status_tests.rs"]
-mod tests;

@@ -176,6 +176,9 @@ pub struct Remembered {
     /// Past its deadline.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deadline_exceeded: bool,
+    /// Highest sandbox attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_attempt: Option<u32>,
     /// Last reported status.
     #[serde(default)]
     pub status: PodStatus,
@@ -213,6 +216,7 @@ impl WorkerMemory {
             start_time: self.start_time,
             backoff: backoff.collect(),
             deadline_exceeded: self.deadline_exceeded,
+            sandbox_attempt: self.sandbox_attempt,
             status: self.last.clone(),
         }
     }
@@ -242,6 +246,7 @@ impl WorkerMemory {
             start_time: kept.start_time,
             backoff: backoff.collect(),
             deadline_exceeded: kept.deadline_exceeded,
+            sandbox_attempt: kept.sandbox_attempt,
             last: kept.status,
             kept: true,
             ..Self::default()

@@ -11,6 +11,8 @@ pub mod step;
 mod task;
 mod terminate;
 pub mod view;
+#[cfg(test)]
+mod world;
 
 pub(crate) use containers::resting;
 pub(crate) use step::{Draft, Stage, stage};

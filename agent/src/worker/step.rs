@@ -378,3 +378,7 @@ fn resync(pod: &PodFacts) -> Duration {
     let base = pod.host.timing.resync;
     base.saturating_add(base.saturating_mul(spec::fnv32(pod.uid.as_bytes()) % 512) / 1024)
 }
+
+#[cfg(test)]
+#[path = "step_tests.rs"]
+mod tests;
