@@ -1,10 +1,10 @@
-//! What must be there before the first request: namespaces with their service accounts, and the cluster's
-//! identity.
+//! What must be there before the first request: namespaces with their service accounts, priority
+//! classes, and the cluster's identity.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use muster_model::kind::NAMESPACE;
+use muster_model::kind::{Kind, NAMESPACE, PRIORITY_CLASS};
 use muster_model::object::{NamespacedName, Object};
 use muster_store::{CommitError, Compare, Key, Op, Store, Txn};
 use serde_json::json;
@@ -15,23 +15,32 @@ use crate::status::ApiError;
 
 const CLUSTER_ID: &str = "/muster/cluster-id";
 
-/// Makes the initial namespaces that are missing.
-pub(crate) async fn namespaces(registry: &Registry) -> Result<(), ApiError> {
-    let missing = |name: &str| {
-        registry
-            .cache()
-            .get(&NAMESPACE, &NamespacedName::new("", name))
-            .is_none()
+/// The two priority classes that Kubernetes always has, and their values.
+const PRIORITY_CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+/// Makes the initial namespaces and priority classes that are missing.
+pub(crate) async fn objects(registry: &Registry) -> Result<(), ApiError> {
+    let missing = |kind: &'static Kind, name: &str| {
+        registry.cache().get(kind, &NamespacedName::new("", name)).is_none()
     };
-    let object = |name: &str| {
-        let tree = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-        Object::from_value(tree).expect("the tree above is a mapping")
-    };
-    let writes = namespace::INITIAL
-        .into_iter()
-        .filter(|name| missing(name))
-        .map(|name| Write::create(&NAMESPACE, object(name)))
-        .collect();
+    let object = |tree| Object::from_value(tree).expect("the trees below are mappings");
+    let mut writes = Vec::new();
+    for name in namespace::INITIAL {
+        if missing(&NAMESPACE, name) {
+            writes.push(Write::create(&NAMESPACE, object(json!({"metadata": {"name": name}}))));
+        }
+    }
+    for (name, value) in PRIORITY_CLASSES {
+        if missing(&PRIORITY_CLASS, name) {
+            let tree = json!({
+                "metadata": {"name": name},
+                "value": value,
+                "description": "Used for pods that must not be evicted.",
+            });
+            writes.push(Write::create(&PRIORITY_CLASS, object(tree)));
+        }
+    }
     for answer in registry
         .commit(&Caller::internal("first-start"), writes)
         .await

@@ -1,9 +1,10 @@
-//! `/healthz`, `/livez`, `/readyz`, `/metrics`: for everybody but the last.
+//! `/healthz`, `/livez`, `/readyz`, `/metrics`: for everybody but the last. And what is at no path.
 
 use axum::Router;
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use tokio_util::sync::CancellationToken;
 
@@ -38,6 +39,19 @@ async fn ready(State(health): State<Health>) -> Response {
         ApiError::unavailable("the server is shutting down").into_response()
     } else {
         "ok".into_response()
+    }
+}
+
+/// What is served nowhere: each door's own words for it.
+pub(crate) async fn unknown(headers: HeaderMap) -> Response {
+    let is_grpc = headers
+        .get(CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+    if is_grpc {
+        tonic::Status::unimplemented("this server has no such call: is it older than its caller?")
+            .into_http::<axum::body::Body>()
+    } else {
+        ApiError::unknown_resource().into_response()
     }
 }
 

@@ -15,10 +15,13 @@ use crate::cache::{Cache, Change, Stored};
 /// new snapshot.
 const WAITING: usize = 1_024;
 
+/// A node's name -> its open streams.
+type Streams = HashMap<String, Vec<mpsc::Sender<Arc<Change>>>>;
+
 /// The open streams of all nodes. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct NodeFeeds {
-    open: Arc<Mutex<HashMap<String, Vec<mpsc::Sender<Arc<Change>>>>>>,
+    open: Arc<Mutex<Streams>>,
 }
 
 impl NodeFeeds {

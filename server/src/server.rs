@@ -103,7 +103,7 @@ impl Server {
         foundations.spawn(feed.run(sink.clone()));
         let registry = Registry::new(Arc::clone(&store), cache.clone(), clock.clone(), ids);
         let cluster_id = first_start::cluster_id(&store, registry.ids().uid()).await?;
-        first_start::namespaces(&registry).await?;
+        first_start::objects(&registry).await?;
         let (events, scribe) = Recorder::new(registry.clone());
         foundations.spawn(scribe.run(sink.clone()));
         let metrics = Metrics::new();
@@ -227,6 +227,7 @@ impl Parts {
         grpc.prepare()
             .into_axum_router()
             .merge(health::router(cache, self.metrics, self.stop))
+            .fallback(health::unknown)
     }
 }
 

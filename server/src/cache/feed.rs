@@ -1,13 +1,16 @@
 //! The task that carries the store's events into the cache.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use muster_model::kind::{KINDS, Kind};
 use muster_store::{Revision, Store, WatchError};
 use tokio_util::sync::CancellationToken;
 
 use super::Cache;
+use crate::registry::keys;
 
 /// How long to wait before asking a store again that could not answer.
 const RETRY: Duration = Duration::from_millis(200);
@@ -67,7 +70,9 @@ impl Feed {
                 continue;
             };
             self.cache.inner.state.write().apply(revision, &batch);
-            self.reached(revision);
+            let kinds: BTreeSet<&'static Kind> =
+                batch.iter().filter_map(|event| keys::parse(event.key.as_str())).map(|(kind, _)| kind).collect();
+            self.reached(revision, kinds.into_iter());
         }
         WatchError::Closed
     }
@@ -79,12 +84,18 @@ impl Feed {
             .state
             .write()
             .replace(&listing.entries, listing.revision);
-        self.reached(listing.revision);
+        self.reached(listing.revision, KINDS.iter().copied());
         Ok(())
     }
 
-    fn reached(&mut self, revision: Revision) {
+    /// Wakes whoever waits for this revision, or for a change of one of these kinds. The state is there already.
+    fn reached(&mut self, revision: Revision, kinds: impl Iterator<Item = &'static Kind>) {
         self.after = revision;
         self.cache.inner.revision.send_replace(revision);
+        for kind in kinds {
+            if let Some(sender) = self.cache.inner.kinds.get(kind) {
+                sender.send_replace(revision);
+            }
+        }
     }
 }

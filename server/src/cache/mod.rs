@@ -16,10 +16,11 @@ mod stored;
 mod subscription;
 mod typed;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_model::kind::{Kind, NODE};
+use muster_model::kind::{KINDS, Kind, NODE};
 use muster_model::object::NamespacedName;
 use muster_store::{Revision, Store, WatchError};
 use parking_lot::RwLock;
@@ -42,6 +43,8 @@ struct Inner {
     state: RwLock<State>,
     /// The newest revision whose changes are in `state`.
     revision: watch::Sender<Revision>,
+    /// The newest revision that changed an object of each kind: wakes only who follows that kind.
+    kinds: BTreeMap<&'static Kind, watch::Sender<Revision>>,
 }
 
 /// A stored value that is no object: kept out of the cache, and named, so that a person can mend it.
@@ -94,6 +97,7 @@ impl Cache {
             inner: Arc::new(Inner {
                 state: RwLock::new(state),
                 revision,
+                kinds: KINDS.iter().map(|kind| (*kind, watch::Sender::new(listing.revision))).collect(),
             }),
         };
         Ok((cache.clone(), Feed::new(cache, store, listing.revision)))
@@ -180,7 +184,7 @@ impl Cache {
         self.inner.state.read().broken()
     }
 
-    /// Follows the changes of these kinds from now on. See [`Cache::list_and_subscribe`] to start from a list.
+    /// Follows the changes of these kinds (none named: of every kind) from now on. See [`Cache::list_and_subscribe`] to start from a list.
     pub fn subscribe(&self, kinds: &[&'static Kind]) -> Subscription {
         let position = self.inner.state.read().position();
         Subscription::new(self.clone(), kinds, position)
@@ -212,8 +216,8 @@ impl Cache {
         Ok(Subscription::new(self.clone(), &[kind], position))
     }
 
-    fn changed(&self) -> watch::Receiver<Revision> {
-        self.inner.revision.subscribe()
+    fn changed(&self, kind: &'static Kind) -> watch::Receiver<Revision> {
+        self.inner.kinds.get(kind).expect("every served kind has its channel from the start").subscribe()
     }
 }
 

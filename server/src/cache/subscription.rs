@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use futures::Stream;
-use muster_model::kind::Kind;
+use futures::{Stream, future};
+use muster_model::kind::{KINDS, Kind};
 use muster_store::Revision;
 use tokio::sync::watch;
 
@@ -19,7 +19,7 @@ pub struct Subscription {
     cache: Cache,
     kinds: Vec<&'static Kind>,
     position: u64,
-    changed: watch::Receiver<Revision>,
+    changed: Vec<watch::Receiver<Revision>>,
 }
 
 /// The subscriber was so slow that changes it has not seen are forgotten.
@@ -29,7 +29,9 @@ pub struct Lagged;
 
 impl Subscription {
     pub(super) fn new(cache: Cache, kinds: &[&'static Kind], position: u64) -> Self {
-        let changed = cache.changed();
+        // Nobody follows nothing: no kind named means every kind.
+        let kinds = if kinds.is_empty() { KINDS } else { kinds };
+        let changed = kinds.iter().map(|kind| cache.changed(kind)).collect();
         Self {
             cache,
             kinds: kinds.to_vec(),
@@ -43,13 +45,16 @@ impl Subscription {
     pub async fn next(&mut self) -> Result<Vec<Arc<Change>>, Lagged> {
         loop {
             // Marked seen before looking, so that what comes while looking wakes the next wait.
-            self.changed.borrow_and_update();
+            for changed in &mut self.changed {
+                changed.borrow_and_update();
+            }
             let changes = self.ready()?;
             if !changes.is_empty() {
                 return Ok(changes);
             }
-            if self.changed.changed().await.is_err() {
-                // The sender lives in the cache this subscription holds: it cannot be gone.
+            let waits = self.changed.iter_mut().map(|changed| Box::pin(changed.changed()));
+            if future::select_all(waits).await.0.is_err() {
+                // The senders live in the cache that this subscription holds: they cannot be gone.
                 return Err(Lagged);
             }
         }

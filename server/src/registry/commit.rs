@@ -65,14 +65,23 @@ impl Registry {
         while !pending.is_empty() {
             let mut batch = Batch::default();
             let mut later = Vec::new();
+            // Writes to one object happen in the order given: one that follows another waits for it, and is
+            // not even judged before.
+            let mut waited_for: HashSet<Key> = HashSet::new();
             for item in pending {
                 let write = &writes[item.index];
+                let key = write.store_key();
+                if key.as_ref().is_some_and(|key| waited_for.contains(key)) {
+                    later.push(item);
+                    continue;
+                }
                 match self.prepare(caller, write) {
                     Err(error) => answers[item.index] = Some(Err(error)),
                     Ok(prepared) if write.dry_run || prepared.ops.is_empty() => {
                         answers[item.index] = Some(Ok(unwritten(prepared)));
                     }
                     Ok(prepared) => {
+                        waited_for.extend(key);
                         if let Err(item) = batch.board(item, prepared) {
                             later.push(item);
                         }

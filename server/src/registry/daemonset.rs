@@ -5,12 +5,13 @@ use muster_model::object::Object;
 use muster_model::reason::annotation::TEMPLATE_GENERATION;
 
 use super::strategy::Strategy;
+use crate::cache::Cache;
 use crate::status::ApiError;
 
 pub(super) struct DaemonSets;
 
 impl Strategy for DaemonSets {
-    fn finish_create(&self, new: &mut Object) -> Result<(), ApiError> {
+    fn finish_create(&self, new: &mut Object, _cache: &Cache) -> Result<(), ApiError> {
         daemonset::annotated_generation(new).map_err(ApiError::bad_request)?;
         daemonset::prepare_create(new);
         Ok(())

@@ -21,6 +21,7 @@ mod node;
 mod patch;
 mod plain;
 mod pod;
+mod pod_admission;
 mod prepare;
 mod selection;
 mod strategy;

@@ -6,6 +6,7 @@ use muster_model::reason::{finalizer, label};
 use serde_json::{Value, json};
 
 use super::strategy::Strategy;
+use crate::cache::Cache;
 use crate::status::ApiError;
 
 /// Made at the first start of a server.
@@ -36,7 +37,7 @@ impl Strategy for Namespaces {
         Ok(())
     }
 
-    fn finish_create(&self, new: &mut Object) -> Result<(), ApiError> {
+    fn finish_create(&self, new: &mut Object, _cache: &Cache) -> Result<(), ApiError> {
         let name = new.name().to_owned();
         new.set_label(label::NAMESPACE_NAME, &name);
         Ok(())

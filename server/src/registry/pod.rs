@@ -3,7 +3,9 @@
 use muster_model::object::Object;
 use serde_json::json;
 
+use super::pod_admission;
 use super::strategy::{Grace, Strategy};
+use crate::cache::Cache;
 use crate::status::ApiError;
 
 /// When the pod does not say (spec/node-agent.md 1).
@@ -16,6 +18,10 @@ impl Strategy for Pods {
         new.tree_mut()
             .insert("status".into(), json!({"phase": "Pending"}));
         Ok(())
+    }
+
+    fn finish_create(&self, new: &mut Object, cache: &Cache) -> Result<(), ApiError> {
+        pod_admission::admit(new, cache)
     }
 
     fn grace(&self, object: &Object, asked_seconds: Option<i64>) -> Grace {

@@ -133,7 +133,7 @@ impl Registry {
         self.stamp_new(kind, &mut object);
         strategy.prepare_create(&mut object)?;
         admit::default(kind, &mut object);
-        strategy.finish_create(&mut object)?;
+        strategy.finish_create(&mut object, self.cache())?;
         refuse(kind, object.name(), admit::validate_create(kind, &object))?;
         auth::node::admit_create(caller, kind, &object, self.cache())?;
         let key = object.namespaced_name();

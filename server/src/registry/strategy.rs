@@ -8,6 +8,7 @@ use muster_model::kind::{
 use muster_model::object::{NamespacedName, Object};
 
 use super::{daemonset, lease, namespace, node, plain, pod};
+use crate::cache::Cache;
 use crate::status::ApiError;
 
 /// How long a deletion takes.
@@ -26,8 +27,8 @@ pub(super) trait Strategy: Sync {
         Ok(())
     }
 
-    /// The same after defaults.
-    fn finish_create(&self, _new: &mut Object) -> Result<(), ApiError> {
+    /// The same after defaults, with what the rest of the cluster says.
+    fn finish_create(&self, _new: &mut Object, _cache: &Cache) -> Result<(), ApiError> {
         Ok(())
     }
 

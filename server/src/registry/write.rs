@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use muster_model::kind::Kind;
 use muster_model::object::{NamespacedName, Object};
-use muster_store::Revision;
+use muster_store::{Key, Revision};
+
+use super::keys;
 
 use crate::cache::Stored;
 use crate::status::ApiError;
@@ -220,6 +222,15 @@ impl Write {
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
+    }
+
+    /// Where the object lies; `None` while its name is not made yet.
+    pub(super) fn store_key(&self) -> Option<Key> {
+        let key = match &self.action {
+            Action::Create { object } | Action::Replace { object, .. } => object.namespaced_name(),
+            Action::Edit { key, .. } | Action::Delete { key, .. } => key.clone(),
+        };
+        (!key.name.is_empty()).then(|| keys::of(self.kind, &key))
     }
 
     /// The object's name, as far as it is known.
