@@ -16,19 +16,27 @@ use crate::status::ApiError;
 const CLUSTER_ID: &str = "/muster/cluster-id";
 
 /// The two priority classes that Kubernetes always has, and their values.
-const PRIORITY_CLASSES: [(&str, i64); 2] =
-    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+const PRIORITY_CLASSES: [(&str, i64); 2] = [
+    ("system-node-critical", 2_000_001_000),
+    ("system-cluster-critical", 2_000_000_000),
+];
 
 /// Makes the initial namespaces and priority classes that are missing.
 pub(crate) async fn objects(registry: &Registry) -> Result<(), ApiError> {
     let missing = |kind: &'static Kind, name: &str| {
-        registry.cache().get(kind, &NamespacedName::new("", name)).is_none()
+        registry
+            .cache()
+            .get(kind, &NamespacedName::new("", name))
+            .is_none()
     };
     let object = |tree| Object::from_value(tree).expect("the trees below are mappings");
     let mut writes = Vec::new();
     for name in namespace::INITIAL {
         if missing(&NAMESPACE, name) {
-            writes.push(Write::create(&NAMESPACE, object(json!({"metadata": {"name": name}}))));
+            writes.push(Write::create(
+                &NAMESPACE,
+                object(json!({"metadata": {"name": name}})),
+            ));
         }
     }
     for (name, value) in PRIORITY_CLASSES {

@@ -28,10 +28,23 @@ async fn a_stranger_may_do_nothing() {
         "nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
     );
     // The object is not even read: its faults are not told to strangers.
-    let refused = stranger.create(&DAEMON_SET, &json!({"metadata": {"namespace": "default"}, "spec": 7})).await;
+    let refused = stranger
+        .create(
+            &DAEMON_SET,
+            &json!({"metadata": {"namespace": "default"}, "spec": 7}),
+        )
+        .await;
     assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
-    let refused = stranger.nodes.clone().register(v1::RegisterRequest::default()).await.unwrap_err();
-    assert_eq!((refused.code(), message(&refused).as_str()), (Code::Unauthenticated, "Unauthorized"));
+    let refused = stranger
+        .nodes
+        .clone()
+        .register(v1::RegisterRequest::default())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (refused.code(), message(&refused).as_str()),
+        (Code::Unauthenticated, "Unauthorized")
+    );
 }
 
 #[tokio::test]
@@ -41,9 +54,21 @@ async fn a_viewer_reads_all_but_secrets_and_writes_nothing() {
     admin.create(&DAEMON_SET, &daemon("web")).await.unwrap();
     admin.create(&SECRET, &secret("s")).await.unwrap();
     let viewer = cluster.viewer().await;
-    assert_eq!(viewer.get(&DAEMON_SET, "default", "web").await.unwrap().name(), "web");
+    assert_eq!(
+        viewer
+            .get(&DAEMON_SET, "default", "web")
+            .await
+            .unwrap()
+            .name(),
+        "web"
+    );
     assert_eq!(viewer.list(&DAEMON_SET, "", "", "").await.unwrap().len(), 1);
-    let coverage = viewer.daemonsets.clone().coverage(v1::CoverageRequest::default()).await.unwrap();
+    let coverage = viewer
+        .daemonsets
+        .clone()
+        .coverage(v1::CoverageRequest::default())
+        .await
+        .unwrap();
     assert!(coverage.into_inner().rows.is_empty());
     for refused in [
         viewer.get(&SECRET, "default", "s").await.err(),
@@ -54,9 +79,17 @@ async fn a_viewer_reads_all_but_secrets_and_writes_nothing() {
         assert_eq!(refused.unwrap().code(), Code::PermissionDenied);
     }
     let restart = v1::RestartRequest {
-        daemonset: Some(v1::DaemonSetRef { namespace: "default".into(), name: "web".into() }),
+        daemonset: Some(v1::DaemonSetRef {
+            namespace: "default".into(),
+            name: "web".into(),
+        }),
     };
-    let refused = viewer.daemonsets.clone().restart(restart).await.unwrap_err();
+    let refused = viewer
+        .daemonsets
+        .clone()
+        .restart(restart)
+        .await
+        .unwrap_err();
     assert_eq!(
         message(&refused),
         "daemonsets.apps \"web\" is forbidden: User \"viewer\" cannot patch resource \"daemonsets\" in API group \"apps\" in the namespace \"default\""
@@ -68,12 +101,20 @@ async fn a_node_touches_its_own_and_nothing_else() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin().await;
     for name in ["n1", "n2"] {
-        admin.create(&NODE, &support::node(name, name)).await.unwrap();
+        admin
+            .create(&NODE, &support::node(name, name))
+            .await
+            .unwrap();
         let mut bound = pod(&format!("on-{name}"), name);
-        bound["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": format!("of-{name}")}}]);
-        bound["spec"]["containers"][0]["envFrom"] = json!([{"configMapRef": {"name": format!("of-{name}")}}]);
+        bound["spec"]["volumes"] =
+            json!([{"name": "v", "secret": {"secretName": format!("of-{name}")}}]);
+        bound["spec"]["containers"][0]["envFrom"] =
+            json!([{"configMapRef": {"name": format!("of-{name}")}}]);
         admin.create(&POD, &bound).await.unwrap();
-        admin.create(&SECRET, &secret(&format!("of-{name}"))).await.unwrap();
+        admin
+            .create(&SECRET, &secret(&format!("of-{name}")))
+            .await
+            .unwrap();
         let map = json!({"metadata": {"name": format!("of-{name}"), "namespace": "default"}});
         admin.create(&CONFIG_MAP, &map).await.unwrap();
     }
@@ -83,12 +124,24 @@ async fn a_node_touches_its_own_and_nothing_else() {
     node.get(&POD, "default", "on-n1").await.unwrap();
     node.get(&SECRET, "default", "of-n1").await.unwrap();
     node.get(&CONFIG_MAP, "default", "of-n1").await.unwrap();
-    node.get(&SERVICE_ACCOUNT, "default", "default").await.unwrap();
-    assert_eq!(node.list(&POD, "", "", "spec.nodeName=n1").await.unwrap().len(), 1);
-    node.list(&SECRET, "default", "", "metadata.name=of-n1").await.unwrap();
+    node.get(&SERVICE_ACCOUNT, "default", "default")
+        .await
+        .unwrap();
+    assert_eq!(
+        node.list(&POD, "", "", "spec.nodeName=n1")
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+    node.list(&SECRET, "default", "", "metadata.name=of-n1")
+        .await
+        .unwrap();
     let status = json!({"status": {"phase": "Running"}});
     let own = status_of(reference(&POD, "default", "on-n1"));
-    node.patch(own, v1::PatchType::Merge, &status).await.unwrap();
+    node.patch(own, v1::PatchType::Merge, &status)
+        .await
+        .unwrap();
     let lease = json!({"metadata": {"name": "n1", "namespace": "kube-node-lease"}, "spec": {"holderIdentity": "n1"}});
     node.create(&LEASE, &lease).await.unwrap();
     // Others'.
@@ -105,8 +158,13 @@ async fn a_node_touches_its_own_and_nothing_else() {
         node.get(&CONFIG_MAP, "default", "of-n2").await.err(),
         node.list(&SECRET, "", "", "").await.err(),
         node.list(&SECRET, "default", "", "").await.err(),
-        node.patch(others, v1::PatchType::Merge, &status).await.err(),
-        node.delete(&POD, "default", "on-n2").await.map(|_| ()).err(),
+        node.patch(others, v1::PatchType::Merge, &status)
+            .await
+            .err(),
+        node.delete(&POD, "default", "on-n2")
+            .await
+            .map(|_| ())
+            .err(),
         node.create(&POD, &pod("mine", "n1")).await.err(),
         node.create(&LEASE, &lease_of_other).await.err(),
         node.create(&NODE, &support::node("n3", "m")).await.err(),
@@ -115,7 +173,11 @@ async fn a_node_touches_its_own_and_nothing_else() {
     ];
     for (index, refused) in refusals.into_iter().enumerate() {
         let refused = refused.unwrap_or_else(|| panic!("refusal {index} was allowed"));
-        assert_eq!(refused.code(), Code::PermissionDenied, "refusal {index}: {refused:?}");
+        assert_eq!(
+            refused.code(),
+            Code::PermissionDenied,
+            "refusal {index}: {refused:?}"
+        );
         assert_eq!(failure(&refused)["reason"], "Forbidden");
     }
 }
@@ -136,17 +198,24 @@ async fn a_node_sets_neither_its_taints_nor_an_administrators_labels() {
         json!({"metadata": {"labels": {"a.node-restriction.kubernetes.io/more": "x"}}}),
     ];
     for patch in patches {
-        let refused = node.patch(reference(&NODE, "", "n1"), v1::PatchType::Merge, &patch).await.unwrap_err();
+        let refused = node
+            .patch(reference(&NODE, "", "n1"), v1::PatchType::Merge, &patch)
+            .await
+            .unwrap_err();
         assert_eq!(refused.code(), Code::PermissionDenied, "{patch}");
     }
     let fine = json!({"metadata": {"labels": {"disk": "ssd"}}});
-    node.patch(reference(&NODE, "", "n1"), v1::PatchType::Merge, &fine).await.unwrap();
+    node.patch(reference(&NODE, "", "n1"), v1::PatchType::Merge, &fine)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn a_certificate_of_another_authority_is_no_credential() {
     let cluster = Cluster::start().await;
-    let other = muster_pki::CertificateAuthority::generate("other", support::START.parse().unwrap()).unwrap();
+    let other =
+        muster_pki::CertificateAuthority::generate("other", support::START.parse().unwrap())
+            .unwrap();
     let issued = muster_pki::issue::issue_client(
         &other,
         "admin",
@@ -158,7 +227,9 @@ async fn a_certificate_of_another_authority_is_no_credential() {
     let config = std::sync::Arc::new(cluster.client_config(Some(issued)));
     let pipe = cluster.pipes.connect().await.unwrap();
     let name = rustls_pki_types::ServerName::try_from("muster-server").unwrap();
-    let mut refused = tokio_rustls::TlsConnector::from(config).connect(name, pipe).await;
+    let mut refused = tokio_rustls::TlsConnector::from(config)
+        .connect(name, pipe)
+        .await;
     if let Ok(stream) = &mut refused {
         // TLS 1.3 tells a client of its refusal only when it reads.
         let mut byte = [0; 1];

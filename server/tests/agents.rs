@@ -26,10 +26,19 @@ fn token(cluster: &Cluster) -> JoinToken {
 
 fn join_request(token: &str, node: &str, machine: &str) -> v1::JoinRequest {
     let (csr_pem, _key) = issue::make_csr().unwrap();
-    v1::JoinRequest { token: token.to_owned(), node_name: node.to_owned(), csr_pem, machine_id: machine.to_owned() }
+    v1::JoinRequest {
+        token: token.to_owned(),
+        node_name: node.to_owned(),
+        csr_pem,
+        machine_id: machine.to_owned(),
+    }
 }
 
-async fn register(api: &Api, name: &str, machine: &str) -> Result<v1::RegisterReply, tonic::Status> {
+async fn register(
+    api: &Api,
+    name: &str,
+    machine: &str,
+) -> Result<v1::RegisterReply, tonic::Status> {
     let request = v1::RegisterRequest {
         node: support::node(name, machine).to_string().into(),
         machine_id: machine.to_owned(),
@@ -48,14 +57,30 @@ struct Reports {
 impl Reports {
     async fn open(api: &Api) -> Self {
         let (sender, receiver) = mpsc::channel(16);
-        let acks = api.nodes.clone().report(ReceiverStream::new(receiver)).await.unwrap().into_inner();
-        Self { sender, acks, sequence: 0 }
+        let acks = api
+            .nodes
+            .clone()
+            .report(ReceiverStream::new(receiver))
+            .await
+            .unwrap()
+            .into_inner();
+        Self {
+            sender,
+            acks,
+            sequence: 0,
+        }
     }
 
     /// Sends a report and returns what its acknowledgement says.
     async fn send(&mut self, report: Report) -> String {
         self.sequence += 1;
-        self.sender.send(v1::AgentReport { sequence: self.sequence, report: Some(report) }).await.unwrap();
+        self.sender
+            .send(v1::AgentReport {
+                sequence: self.sequence,
+                report: Some(report),
+            })
+            .await
+            .unwrap();
         let ack = self.acks.message().await.unwrap().unwrap();
         assert_eq!(ack.sequence, self.sequence);
         ack.error
@@ -80,31 +105,66 @@ async fn a_machine_joins_with_a_token_and_becomes_its_node() {
     let expires = cluster.clock.as_ref();
     let expires = muster_model::time::Clock::now(expires) + Duration::from_secs(3_600);
     let secret = tokens::secret(&token, Some(expires), "test");
-    cluster.admin().await.create(&SECRET, secret.tree()).await.unwrap();
+    cluster
+        .admin()
+        .await
+        .create(&SECRET, secret.tree())
+        .await
+        .unwrap();
     let stranger = cluster.anonymous().await;
     for form in [token.text(), token.bootstrap()] {
-        let reply = stranger.nodes.clone().join(join_request(form.expose_secret(), "n1", "m1")).await.unwrap();
+        let reply = stranger
+            .nodes
+            .clone()
+            .join(join_request(form.expose_secret(), "n1", "m1"))
+            .await
+            .unwrap();
         let reply = reply.into_inner();
         let peer = peer_identity(&pem::certificates(&reply.certificate_pem).unwrap()[0]).unwrap();
         assert_eq!(peer.node_name(), Some("n1"));
         assert_eq!(reply.ca_pem, cluster.ca.cert_pem());
     }
-    let wrong = format!("{}.{}", token.id(), "x".repeat(token.secret().expose_secret().len()));
+    let wrong = format!(
+        "{}.{}",
+        token.id(),
+        "x".repeat(token.secret().expose_secret().len())
+    );
     let bad_name = {
         let mut nodes = stranger.nodes.clone();
-        nodes.join(join_request(token.text().expose_secret(), "N_1", "m1")).await.unwrap_err()
+        nodes
+            .join(join_request(token.text().expose_secret(), "N_1", "m1"))
+            .await
+            .unwrap_err()
     };
     assert_eq!(failure(&bad_name)["code"], 400);
     let mut nodes = stranger.nodes.clone();
-    let status = nodes.join(join_request(&wrong, "n1", "m1")).await.unwrap_err();
+    let status = nodes
+        .join(join_request(&wrong, "n1", "m1"))
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), Code::Unauthenticated);
-    assert_eq!(message(&status), format!("the secret of join token {} is wrong", token.id()));
+    assert_eq!(
+        message(&status),
+        format!("the secret of join token {} is wrong", token.id())
+    );
     let unknown = format!("zzzzzz.{}", token.secret().expose_secret());
-    let status = nodes.join(join_request(&unknown, "n1", "m1")).await.unwrap_err();
+    let status = nodes
+        .join(join_request(&unknown, "n1", "m1"))
+        .await
+        .unwrap_err();
     assert!(message(&status).starts_with("the join token zzzzzz is not known to this server"));
     cluster.clock.advance(Duration::from_secs(3_601));
-    let status = nodes.join(join_request(token.text().expose_secret(), "n1", "m1")).await.unwrap_err();
-    assert_eq!(message(&status), format!("the join token {} expired at 2026-01-31T11:00:00Z", token.id()));
+    let status = nodes
+        .join(join_request(token.text().expose_secret(), "n1", "m1"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        message(&status),
+        format!(
+            "the join token {} expired at 2026-01-31T11:00:00Z",
+            token.id()
+        )
+    );
 }
 
 #[tokio::test]
@@ -114,12 +174,22 @@ async fn na_009_two_live_machines_are_never_one_node() {
     let first = register(&node, "n1", "m1").await.unwrap();
     assert!(first.created);
     assert_eq!(first.cluster_id, cluster.server.cluster_id());
-    assert!(!register(&node, "n1", "m1").await.unwrap().created, "the same machine may come again");
+    assert!(
+        !register(&node, "n1", "m1").await.unwrap().created,
+        "the same machine may come again"
+    );
     let refused = register(&node, "n1", "m2").await.unwrap_err();
-    assert_eq!(message(&refused), "node name \"n1\" is in use by another live machine");
+    assert_eq!(
+        message(&refused),
+        "node name \"n1\" is in use by another live machine"
+    );
     let admin = cluster.admin().await;
     eventually("an event on the node", || async {
-        admin.list(&EVENT, "", "", "involvedObject.name=n1").await.unwrap().pop()
+        admin
+            .list(&EVENT, "", "", "involvedObject.name=n1")
+            .await
+            .unwrap()
+            .pop()
     })
     .await;
     cluster.clock.advance(Duration::from_secs(41));
@@ -133,7 +203,14 @@ async fn registering_again_leaves_an_administrators_work_alone() {
     register(&node, "n1", "m1").await.unwrap();
     let admin = cluster.admin().await;
     let patch = json!({"metadata": {"labels": {"a": "b", "kubernetes.io/os": "wrong"}}, "spec": {"unschedulable": true, "taints": [{"key": "k", "effect": "NoSchedule"}]}});
-    admin.patch(support::reference(&NODE, "", "n1"), v1::PatchType::Merge, &patch).await.unwrap();
+    admin
+        .patch(
+            support::reference(&NODE, "", "n1"),
+            v1::PatchType::Merge,
+            &patch,
+        )
+        .await
+        .unwrap();
     let reply = register(&node, "n1", "m1").await.unwrap();
     let stored = Object::from_bytes(&reply.node).unwrap();
     assert_eq!(stored.label("a"), Some("b"));
@@ -151,16 +228,30 @@ async fn beats_show_as_a_lease_that_is_never_stored_with_the_node() {
     let node = cluster.node("n1").await;
     let registered = Object::from_bytes(&register(&node, "n1", "m1").await.unwrap().node).unwrap();
     let mut reports = Reports::open(&node).await;
-    assert_eq!(reports.send(Report::Heartbeat(v1::Heartbeat { time: String::new() })).await, "");
+    assert_eq!(
+        reports
+            .send(Report::Heartbeat(v1::Heartbeat {
+                time: String::new()
+            }))
+            .await,
+        ""
+    );
     let admin = cluster.admin().await;
-    let lease =
-        eventually("the lease", || async { admin.get(&LEASE, "kube-node-lease", "n1").await.ok() }).await;
+    let lease = eventually("the lease", || async {
+        admin.get(&LEASE, "kube-node-lease", "n1").await.ok()
+    })
+    .await;
     assert_eq!(lease.text_at("/spec/holderIdentity"), "n1");
     assert_eq!(lease.at("/spec/leaseDurationSeconds"), Some(&json!(40)));
     assert_eq!(lease.owner_references()[0].uid, registered.uid());
     let now = admin.get(&NODE, "", "n1").await.unwrap();
     assert_eq!(now.resource_version(), registered.resource_version());
-    assert!(cluster.server.heartbeats().heard_within("n1", Duration::from_secs(1)));
+    assert!(
+        cluster
+            .server
+            .heartbeats()
+            .heard_within("n1", Duration::from_secs(1))
+    );
 }
 
 #[tokio::test]
@@ -171,22 +262,58 @@ async fn statuses_are_taken_for_own_pods_of_the_right_uid_only() {
     register(&node, "n1", "m1").await.unwrap();
     let mine = admin.create(&POD, &pod("mine", "n1")).await.unwrap();
     let other = admin.create(&POD, &pod("other", "n2")).await.unwrap();
-    let foreign = json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
+    let foreign =
+        json!({"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}});
     let target = support::status_of(support::reference(&POD, "default", "mine"));
-    admin.patch(target, v1::PatchType::Merge, &foreign).await.unwrap();
+    admin
+        .patch(target, v1::PatchType::Merge, &foreign)
+        .await
+        .unwrap();
     let mut reports = Reports::open(&node).await;
     let running = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
-    assert_eq!(reports.send(status_update(&mine, mine.uid(), &running)).await, "");
+    assert_eq!(
+        reports
+            .send(status_update(&mine, mine.uid(), &running))
+            .await,
+        ""
+    );
     let seen = admin.get(&POD, "default", "mine").await.unwrap();
     assert_eq!(seen.text_at("/status/phase"), "Running");
-    assert_eq!(seen.at("/status/conditions").unwrap().as_array().unwrap().len(), 2, "a controller's condition stays");
+    assert_eq!(
+        seen.at("/status/conditions")
+            .unwrap()
+            .as_array()
+            .unwrap()
+            .len(),
+        2,
+        "a controller's condition stays"
+    );
     // Of another uid: dropped without a word.
     let failed = json!({"phase": "Failed"});
-    assert_eq!(reports.send(status_update(&mine, "an-older-one", &failed)).await, "");
-    assert_eq!(admin.get(&POD, "default", "mine").await.unwrap().text_at("/status/phase"), "Running");
-    let refused = reports.send(status_update(&other, other.uid(), &failed)).await;
-    assert_eq!(refused, "pods \"other\" is forbidden: it is not bound to node \"n1\"");
-    let wrong_type = reports.send(status_update(&mine, mine.uid(), &json!({"phase": 7}))).await;
+    assert_eq!(
+        reports
+            .send(status_update(&mine, "an-older-one", &failed))
+            .await,
+        ""
+    );
+    assert_eq!(
+        admin
+            .get(&POD, "default", "mine")
+            .await
+            .unwrap()
+            .text_at("/status/phase"),
+        "Running"
+    );
+    let refused = reports
+        .send(status_update(&other, other.uid(), &failed))
+        .await;
+    assert_eq!(
+        refused,
+        "pods \"other\" is forbidden: it is not bound to node \"n1\""
+    );
+    let wrong_type = reports
+        .send(status_update(&mine, mine.uid(), &json!({"phase": 7})))
+        .await;
     assert!(wrong_type.contains("status.phase"), "{wrong_type}");
     assert!(cluster.registry().cache().broken().is_empty());
 }
@@ -213,8 +340,15 @@ async fn a_pod_goes_when_its_agent_says_so_and_not_before() {
     assert_eq!(reports.send(gone("another")).await, "");
     admin.get(&POD, "default", "p").await.unwrap();
     assert_eq!(reports.send(gone(created.uid())).await, "");
-    assert_eq!(admin.get(&POD, "default", "p").await.unwrap_err().code(), Code::NotFound);
-    assert_eq!(reports.send(gone(created.uid())).await, "", "confirming twice is no error");
+    assert_eq!(
+        admin.get(&POD, "default", "p").await.unwrap_err().code(),
+        Code::NotFound
+    );
+    assert_eq!(
+        reports.send(gone(created.uid())).await,
+        "",
+        "confirming twice is no error"
+    );
 }
 
 #[tokio::test]
@@ -235,14 +369,26 @@ async fn events_of_an_agent_keep_their_time_and_stay_within_its_node() {
         .into()
     };
     let mut reports = Reports::open(&node).await;
-    let events = v1::Events { events: vec![event("other"), event("mine")] };
+    let events = v1::Events {
+        events: vec![event("other"), event("mine")],
+    };
     assert_eq!(reports.send(Report::Events(events)).await, "");
     let stored = eventually("the event", || async {
-        admin.list(&EVENT, "default", "", "involvedObject.name=mine").await.unwrap().pop()
+        admin
+            .list(&EVENT, "default", "", "involvedObject.name=mine")
+            .await
+            .unwrap()
+            .pop()
     })
     .await;
     assert_eq!(stored.text_at("/lastTimestamp"), "2026-01-31T09:00:00Z");
-    assert!(admin.list(&EVENT, "default", "", "involvedObject.name=other").await.unwrap().is_empty());
+    assert!(
+        admin
+            .list(&EVENT, "default", "", "involvedObject.name=other")
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -253,8 +399,16 @@ async fn a_node_is_shown_its_pods_then_the_mark_then_changes() {
     register(&node, "n1", "m1").await.unwrap();
     admin.create(&POD, &pod("before", "n1")).await.unwrap();
     admin.create(&POD, &pod("elsewhere", "n2")).await.unwrap();
-    let request = v1::WatchPodsRequest { boot_id: "b".into() };
-    let mut events = node.nodes.clone().watch_pods(request).await.unwrap().into_inner();
+    let request = v1::WatchPodsRequest {
+        boot_id: "b".into(),
+    };
+    let mut events = node
+        .nodes
+        .clone()
+        .watch_pods(request)
+        .await
+        .unwrap()
+        .into_inner();
     let mut next = async || {
         let event = events.message().await.unwrap().unwrap();
         let name = if event.object.is_empty() {
@@ -271,10 +425,21 @@ async fn a_node_is_shown_its_pods_then_the_mark_then_changes() {
     let after = admin.create(&POD, &pod("after", "n1")).await.unwrap();
     assert_eq!(next().await, (Type::Set, "after".into()));
     let cordon = json!({"spec": {"unschedulable": true}});
-    admin.patch(support::reference(&NODE, "", "n1"), v1::PatchType::Merge, &cordon).await.unwrap();
+    admin
+        .patch(
+            support::reference(&NODE, "", "n1"),
+            v1::PatchType::Merge,
+            &cordon,
+        )
+        .await
+        .unwrap();
     assert_eq!(next().await, (Type::Node, "n1".into()));
     admin.delete(&POD, "default", "after").await.unwrap();
-    assert_eq!(next().await, (Type::Set, "after".into()), "it is being deleted");
+    assert_eq!(
+        next().await,
+        (Type::Set, "after".into()),
+        "it is being deleted"
+    );
     let force = v1::DeleteRequest {
         resource: support::reference(&POD, "default", "after"),
         grace_period_seconds: Some(0),
@@ -293,7 +458,13 @@ async fn logs_travel_over_the_tunnel_of_the_pods_node() {
     register(&node, "n1", "m1").await.unwrap();
     let created = admin.create(&POD, &pod("p", "n1")).await.unwrap();
     let (replies, receiver) = mpsc::channel(16);
-    let mut requests = node.nodes.clone().tunnel(ReceiverStream::new(receiver)).await.unwrap().into_inner();
+    let mut requests = node
+        .nodes
+        .clone()
+        .tunnel(ReceiverStream::new(receiver))
+        .await
+        .unwrap()
+        .into_inner();
     let query = |container: &str| v1::LogsQuery {
         namespace: "default".into(),
         pod: "p".into(),
@@ -302,14 +473,25 @@ async fn logs_travel_over_the_tunnel_of_the_pods_node() {
     };
     let agent = async {
         let request = requests.message().await.unwrap().unwrap();
-        let Some(tunnel_request::Request::Logs(asked)) = request.request else { panic!("no logs: {request:?}") };
-        assert_eq!((asked.pod_uid.as_str(), asked.container.as_str()), (created.uid(), "web"));
+        let Some(tunnel_request::Request::Logs(asked)) = request.request else {
+            panic!("no logs: {request:?}")
+        };
+        assert_eq!(
+            (asked.pod_uid.as_str(), asked.container.as_str()),
+            (created.uid(), "web")
+        );
         for reply in [
             tunnel_reply::Reply::Data("one\n".into()),
             tunnel_reply::Reply::Data("two\n".into()),
             tunnel_reply::Reply::Done(true),
         ] {
-            replies.send(v1::TunnelReply { id: request.id, reply: Some(reply) }).await.unwrap();
+            replies
+                .send(v1::TunnelReply {
+                    id: request.id,
+                    reply: Some(reply),
+                })
+                .await
+                .unwrap();
         }
         let request = requests.message().await.unwrap().unwrap();
         let error = v1::TunnelError {
@@ -317,10 +499,22 @@ async fn logs_travel_over_the_tunnel_of_the_pods_node() {
             message: "container \"web\" in pod \"p\" is waiting to start: ContainerCreating".into(),
         };
         let reply = Some(tunnel_reply::Reply::Error(error));
-        replies.send(v1::TunnelReply { id: request.id, reply }).await.unwrap();
+        replies
+            .send(v1::TunnelReply {
+                id: request.id,
+                reply,
+            })
+            .await
+            .unwrap();
     };
     let reader = async {
-        let mut chunks = admin.pods.clone().logs(query("")).await.unwrap().into_inner();
+        let mut chunks = admin
+            .pods
+            .clone()
+            .logs(query(""))
+            .await
+            .unwrap()
+            .into_inner();
         let mut text = Vec::new();
         while let Some(chunk) = chunks.message().await.unwrap() {
             text.extend_from_slice(&chunk.data);
@@ -342,8 +536,11 @@ async fn logs_of_an_unreachable_node_are_refused_by_name_in_time() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin().await;
     admin.create(&POD, &pod("p", "n9")).await.unwrap();
-    let query =
-        v1::LogsQuery { namespace: "default".into(), pod: "p".into(), ..v1::LogsQuery::default() };
+    let query = v1::LogsQuery {
+        namespace: "default".into(),
+        pod: "p".into(),
+        ..v1::LogsQuery::default()
+    };
     let logs = admin.pods.clone();
     let refused = tokio::time::timeout(Duration::from_secs(5), async move {
         let mut logs = logs;

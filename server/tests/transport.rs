@@ -18,8 +18,12 @@ async fn http1(cluster: &Cluster, identity: Option<muster_pki::Issued>, path: &s
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let pipe = cluster.pipes.connect().await.unwrap();
     let name = ServerName::try_from("muster-server").unwrap();
-    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, pipe).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: muster-server\r\nConnection: close\r\n\r\n");
+    let mut stream = tokio_rustls::TlsConnector::from(Arc::new(config))
+        .connect(name, pipe)
+        .await
+        .unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: muster-server\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
@@ -53,7 +57,14 @@ async fn health_is_for_everybody_and_metrics_are_not() {
     admin.create(&POD, &pod("p", "")).await.unwrap();
     let groups = ["system:masters".to_owned()];
     let now = support::START.parse().unwrap();
-    let issued = issue::issue_client(&cluster.ca, "admin", &groups, now, Duration::from_secs(3_600)).unwrap();
+    let issued = issue::issue_client(
+        &cluster.ca,
+        "admin",
+        &groups,
+        now,
+        Duration::from_secs(3_600),
+    )
+    .unwrap();
     let answer = http1(&cluster, Some(issued), "/metrics").await;
     for line in [
         "apiserver_request_total{verb=\"POST\",resource=\"pods\",code=\"200\"} 1",
@@ -69,13 +80,19 @@ async fn an_unknown_call_is_unimplemented_and_an_unknown_path_not_found() {
     let cluster = Cluster::start().await;
     let answer = http1(&cluster, None, "/nosuch").await;
     assert!(answer.starts_with("HTTP/1.1 404 Not Found"), "{answer}");
-    assert!(answer.contains("the server could not find the requested resource"), "{answer}");
+    assert!(
+        answer.contains("the server could not find the requested resource"),
+        "{answer}"
+    );
     let channel = cluster.channel(None).await;
     let mut grpc = tonic::client::Grpc::new(channel);
     grpc.ready().await.unwrap();
     let codec = tonic_prost::ProstCodec::<GetRequest, ObjectReply>::default();
     let path = http::uri::PathAndQuery::from_static("/muster.v1.ResourceService/Nosuch");
-    let status = grpc.unary(tonic::Request::new(GetRequest::default()), path, codec).await.unwrap_err();
+    let status = grpc
+        .unary(tonic::Request::new(GetRequest::default()), path, codec)
+        .await
+        .unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unimplemented);
 }
 
@@ -87,11 +104,23 @@ async fn many_callers_on_many_connections_are_served() {
         let cluster = Arc::clone(&cluster);
         tasks.spawn(async move {
             let admin = cluster.admin().await;
-            admin.create(&POD, &pod(&format!("p{number:02}"), "")).await.unwrap();
+            admin
+                .create(&POD, &pod(&format!("p{number:02}"), ""))
+                .await
+                .unwrap();
         });
     }
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    assert_eq!(cluster.admin().await.list(&POD, "", "", "").await.unwrap().len(), 40);
+    assert_eq!(
+        cluster
+            .admin()
+            .await
+            .list(&POD, "", "", "")
+            .await
+            .unwrap()
+            .len(),
+        40
+    );
 }

@@ -194,7 +194,11 @@ impl Desk {
 /// An error worth telling the agent. A pod that is gone, or is another one by now, is none; a Node that is gone
 /// is one: the agent has to register again.
 fn trouble(answer: Result<Written, ApiError>) -> Option<ApiError> {
-    let is_node = |error: &ApiError| error.details().is_some_and(|about| about.kind == NODE.plural);
+    let is_node = |error: &ApiError| {
+        error
+            .details()
+            .is_some_and(|about| about.kind == NODE.plural)
+    };
     answer
         .err()
         .filter(|error| is_node(error) || (!error.is_not_found() && !error.is_conflict()))

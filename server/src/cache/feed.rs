@@ -70,8 +70,11 @@ impl Feed {
                 continue;
             };
             self.cache.inner.state.write().apply(revision, &batch);
-            let kinds: BTreeSet<&'static Kind> =
-                batch.iter().filter_map(|event| keys::parse(event.key.as_str())).map(|(kind, _)| kind).collect();
+            let kinds: BTreeSet<&'static Kind> = batch
+                .iter()
+                .filter_map(|event| keys::parse(event.key.as_str()))
+                .map(|(kind, _)| kind)
+                .collect();
             self.reached(revision, kinds.into_iter());
         }
         WatchError::Closed

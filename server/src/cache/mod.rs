@@ -97,7 +97,10 @@ impl Cache {
             inner: Arc::new(Inner {
                 state: RwLock::new(state),
                 revision,
-                kinds: KINDS.iter().map(|kind| (*kind, watch::Sender::new(listing.revision))).collect(),
+                kinds: KINDS
+                    .iter()
+                    .map(|kind| (*kind, watch::Sender::new(listing.revision)))
+                    .collect(),
             }),
         };
         Ok((cache.clone(), Feed::new(cache, store, listing.revision)))
@@ -217,7 +220,11 @@ impl Cache {
     }
 
     fn changed(&self, kind: &'static Kind) -> watch::Receiver<Revision> {
-        self.inner.kinds.get(kind).expect("every served kind has its channel from the start").subscribe()
+        self.inner
+            .kinds
+            .get(kind)
+            .expect("every served kind has its channel from the start")
+            .subscribe()
     }
 }
 

@@ -52,7 +52,10 @@ impl Subscription {
             if !changes.is_empty() {
                 return Ok(changes);
             }
-            let waits = self.changed.iter_mut().map(|changed| Box::pin(changed.changed()));
+            let waits = self
+                .changed
+                .iter_mut()
+                .map(|changed| Box::pin(changed.changed()));
             if future::select_all(waits).await.0.is_err() {
                 // The senders live in the cache that this subscription holds: they cannot be gone.
                 return Err(Lagged);

@@ -2,7 +2,7 @@
 //! short outages, priority, quality of service class.
 
 use muster_model::k8s::api::core::v1::{Taint, Toleration};
-use muster_model::kind::{PRIORITY_CLASS, POD, SERVICE_ACCOUNT};
+use muster_model::kind::{POD, PRIORITY_CLASS, SERVICE_ACCOUNT};
 use muster_model::object::{NamespacedName, Object};
 use muster_model::quantity::Quantity;
 use muster_model::reason::taint::{NOT_READY, UNREACHABLE};
@@ -46,16 +46,27 @@ fn service_account(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
     };
     spec.insert("serviceAccountName".into(), name.clone().into());
     spec.insert("serviceAccount".into(), name.clone().into());
-    let Some(account) = cache.get(&SERVICE_ACCOUNT, &NamespacedName::new(namespace.clone(), name.clone())) else {
+    let Some(account) = cache.get(
+        &SERVICE_ACCOUNT,
+        &NamespacedName::new(namespace.clone(), name.clone()),
+    ) else {
         if name == "default" {
             return Ok(());
         }
-        let why = format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found");
+        let why = format!(
+            "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
+        );
         return Err(ApiError::forbidden(&POD, &pod_name, why));
     };
-    let has_own = spec.get("imagePullSecrets").and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    let has_own = spec
+        .get("imagePullSecrets")
+        .and_then(Value::as_array)
+        .is_some_and(|list| !list.is_empty());
     if !has_own
-        && let Some(secrets) = account.object().at("/imagePullSecrets").filter(|list| !list.is_null())
+        && let Some(secrets) = account
+            .object()
+            .at("/imagePullSecrets")
+            .filter(|list| !list.is_null())
     {
         spec.insert("imagePullSecrets".into(), secrets.clone());
     }
@@ -65,10 +76,19 @@ fn service_account(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
 fn tolerate_outages(pod: &mut Object) {
     let Some(spec) = spec(pod) else { return };
     let tolerations = spec.entry("tolerations").or_insert_with(|| json!([]));
-    let Some(tolerations) = tolerations.as_array_mut() else { return };
-    let own: Vec<Toleration> = tolerations.iter().filter_map(|t| Toleration::deserialize(t).ok()).collect();
+    let Some(tolerations) = tolerations.as_array_mut() else {
+        return;
+    };
+    let own: Vec<Toleration> = tolerations
+        .iter()
+        .filter_map(|t| Toleration::deserialize(t).ok())
+        .collect();
     for key in [NOT_READY, UNREACHABLE] {
-        let taint = Taint { key: key.to_owned(), effect: NO_EXECUTE.to_owned(), ..Taint::default() };
+        let taint = Taint {
+            key: key.to_owned(),
+            effect: NO_EXECUTE.to_owned(),
+            ..Taint::default()
+        };
         if !own.iter().any(|toleration| tolerates(toleration, &taint)) {
             tolerations.push(json!({
                 "key": key, "operator": "Exists", "effect": NO_EXECUTE, "tolerationSeconds": OUTAGE_SECONDS,
@@ -81,7 +101,11 @@ fn priority(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
     let wanted = pod.text_at("/spec/priorityClassName").to_owned();
     let class = if wanted.is_empty() {
         let is_default = |class: &Object| class.at("/globalDefault") == Some(&Value::Bool(true));
-        cache.list(&PRIORITY_CLASS).items.into_iter().find(|class| is_default(class.object()))
+        cache
+            .list(&PRIORITY_CLASS)
+            .items
+            .into_iter()
+            .find(|class| is_default(class.object()))
     } else {
         let found = cache.get(&PRIORITY_CLASS, &NamespacedName::new("", wanted.clone()));
         let missing = || {
@@ -96,7 +120,11 @@ fn priority(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
         return Ok(());
     };
     spec.insert("priorityClassName".into(), class.name().into());
-    let value = class.object().at("/value").and_then(Value::as_i64).unwrap_or(0);
+    let value = class
+        .object()
+        .at("/value")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
     spec.insert("priority".into(), value.into());
     if let Some(policy) = class.object().at("/preemptionPolicy") {
         spec.insert("preemptionPolicy".into(), policy.clone());
@@ -109,12 +137,17 @@ fn priority(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
 fn quality_of_service(pod: &Object) -> &'static str {
     let (mut any, mut guaranteed) = (false, true);
     for list in ["containers", "initContainers"] {
-        let containers = pod.at("/spec").and_then(|spec| spec.get(list)).and_then(Value::as_array);
+        let containers = pod
+            .at("/spec")
+            .and_then(|spec| spec.get(list))
+            .and_then(Value::as_array);
         for container in containers.into_iter().flatten() {
             for resource in ["cpu", "memory"] {
                 let amount = |side: &str| {
                     let value = container.get("resources")?.get(side)?.get(resource)?;
-                    Quantity::from_json(value).ok().filter(|quantity| !quantity.is_zero())
+                    Quantity::from_json(value)
+                        .ok()
+                        .filter(|quantity| !quantity.is_zero())
                 };
                 let (request, limit) = (amount("requests"), amount("limits"));
                 any |= request.is_some() || limit.is_some();
@@ -143,9 +176,18 @@ mod tests {
         assert_eq!(class(json!({"requests": {"cpu": "0"}})), "BestEffort");
         assert_eq!(class(json!({"requests": {"cpu": "100m"}})), "Burstable");
         let both = json!({"cpu": "1", "memory": "1Gi"});
-        assert_eq!(class(json!({"requests": both, "limits": {"cpu": "1000m", "memory": "1024Mi"}})), "Guaranteed");
-        assert_eq!(class(json!({"requests": both, "limits": {"cpu": "2", "memory": "1Gi"}})), "Burstable");
-        assert_eq!(class(json!({"requests": {"ephemeral-storage": "1Gi"}})), "BestEffort");
+        assert_eq!(
+            class(json!({"requests": both, "limits": {"cpu": "1000m", "memory": "1024Mi"}})),
+            "Guaranteed"
+        );
+        assert_eq!(
+            class(json!({"requests": both, "limits": {"cpu": "2", "memory": "1Gi"}})),
+            "Burstable"
+        );
+        assert_eq!(
+            class(json!({"requests": {"ephemeral-storage": "1Gi"}})),
+            "BestEffort"
+        );
     }
 
     #[test]
@@ -153,10 +195,17 @@ mod tests {
         let tolerations = |own: Value| {
             let mut pod = Object::from_value(json!({"spec": {"tolerations": own}})).unwrap();
             tolerate_outages(&mut pod);
-            pod.at("/spec/tolerations").unwrap().as_array().unwrap().len()
+            pod.at("/spec/tolerations")
+                .unwrap()
+                .as_array()
+                .unwrap()
+                .len()
         };
         assert_eq!(tolerations(json!([])), 2);
         assert_eq!(tolerations(json!([{"operator": "Exists"}])), 1);
-        assert_eq!(tolerations(json!([{"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}])), 2);
+        assert_eq!(
+            tolerations(json!([{"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}])),
+            2
+        );
     }
 }
