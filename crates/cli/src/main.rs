@@ -83,7 +83,8 @@ async fn run(command: Command, session: &mut Session) -> Outcome {
     }
 }
 
-/// Client commands are quiet unless asked; `RUST_LOG` has the last word.
+/// Client commands are quiet unless asked; `RUST_LOG` has the last word, but for one thing: the Docker client prints whole
+/// requests at its debug level, and with them the secrets in containers' environments.
 fn start_logging(verbose: u8) {
     let level = match verbose {
         0 => "warn",
@@ -92,7 +93,12 @@ fn start_logging(verbose: u8) {
         _ => "trace",
     };
     let filter = tracing_subscriber::EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(level))
+        .add_directive(
+            "bollard=info"
+                .parse()
+                .expect("a fixed, well-formed directive"),
+        );
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
