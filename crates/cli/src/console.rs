@@ -72,6 +72,7 @@ impl Console {
 #[derive(Clone, Default)]
 pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
 
+#[cfg(test)]
 impl Captured {
     /// What was written so far.
     pub(crate) fn text(&self) -> String {
