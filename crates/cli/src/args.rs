@@ -87,6 +87,11 @@ pub(crate) enum Command {
     Cordon(cmd::cordon::CordonArgs),
     /// Take that mark off again
     Uncordon(cmd::cordon::CordonArgs),
+    /// Run the server
+    #[cfg(feature = "server")]
+    Server(cmd::server::ServerArgs),
+    /// Check, save and restore a server's store while the server is stopped
+    Store(cmd::store::StoreArgs),
     /// Make, list and delete the tokens that nodes join with
     Token(cmd::token::TokenArgs),
     /// Print the completion script of a shell
@@ -129,6 +134,27 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         Err(fault())
     } else {
         Ok(total)
+    }
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+impl Command {
+    /// How the command logs when nobody says otherwise: what runs for long tells what it does.
+    pub(crate) fn logging(&self) -> (&'static str, LogFormat) {
+        match self {
+            #[cfg(feature = "server")]
+            Self::Server(args) => ("info", args.log_format),
+            _ => ("warn", LogFormat::Text),
+        }
     }
 }
 

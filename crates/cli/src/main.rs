@@ -12,6 +12,10 @@ mod manifests;
 mod output;
 mod select;
 mod session;
+#[cfg(any(feature = "server", feature = "agent"))]
+mod signals;
+#[cfg(all(test, feature = "server"))]
+mod tests;
 
 use std::process::ExitCode;
 
@@ -19,7 +23,7 @@ use clap::Parser;
 use muster_client::Environment;
 use muster_model::time::SystemClock;
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, LogFormat};
 use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 use crate::session::Session;
@@ -32,7 +36,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
         }
     };
-    start_logging(cli.global.verbose);
+    start_logging(cli.global.verbose, cli.command.logging());
     let mut session = Session {
         console: Console::of_process(),
         flags: cli.global,
@@ -77,17 +81,20 @@ async fn run(command: Command, session: &mut Session) -> Outcome {
         Command::Taint(args) => Box::pin(args.run(session)).await,
         Command::Cordon(args) => Box::pin(args.run(session, true)).await,
         Command::Uncordon(args) => Box::pin(args.run(session, false)).await,
+        #[cfg(feature = "server")]
+        Command::Server(args) => Box::pin(args.run(session)).await,
+        Command::Store(args) => args.run(session),
         Command::Token(args) => Box::pin(args.run(session)).await,
         Command::Completion(args) => args.run(session),
         Command::Version(args) => Box::pin(args.run(session)).await,
     }
 }
 
-/// Client commands are quiet unless asked; `RUST_LOG` has the last word, but for one thing: the Docker client prints whole
-/// requests at its debug level, and with them the secrets in containers' environments.
-fn start_logging(verbose: u8) {
+/// `-v` says more than the command does by itself. `RUST_LOG` has the last word, but for one thing: the Docker client
+/// prints whole requests at its debug level, and with them the secrets in containers' environments.
+fn start_logging(verbose: u8, (usual, format): (&'static str, LogFormat)) {
     let level = match verbose {
-        0 => "warn",
+        0 => usual,
         1 => "info",
         2 => "debug",
         _ => "trace",
@@ -99,8 +106,11 @@ fn start_logging(verbose: u8) {
                 .parse()
                 .expect("a fixed, well-formed directive"),
         );
-    tracing_subscriber::fmt()
+    let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().init(),
+    }
 }

@@ -12,6 +12,26 @@ pub(crate) mod get;
 pub(crate) mod label;
 pub(crate) mod logs;
 pub(crate) mod rollout;
+#[cfg(feature = "server")]
+pub(crate) mod server;
+pub(crate) mod store;
 pub(crate) mod taint;
 pub(crate) mod token;
 pub(crate) mod version;
+
+use crate::failure::Failure;
+
+/// An error with everything beneath it, on one line.
+pub(crate) fn chain(what: &str, error: &(dyn std::error::Error + 'static)) -> Failure {
+    let mut text = format!("{what}: {error}");
+    let mut next = error.source();
+    while let Some(source) = next {
+        let line = source.to_string();
+        if !text.ends_with(&line) {
+            text.push_str(": ");
+            text.push_str(&line);
+        }
+        next = source.source();
+    }
+    Failure::new(text)
+}

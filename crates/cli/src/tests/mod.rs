@@ -1,0 +1,145 @@
+//! Whole commands against a server in this process: what a person types, what they read, the exit code.
+
+mod apply;
+mod bad_input;
+mod change;
+mod look;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use muster_client::Environment;
+use muster_model::time::SystemClock;
+use tokio_util::sync::CancellationToken;
+
+use crate::args::Cli;
+use crate::cmd::server::{LocalServer, ServerPlace, StoreEngine, start};
+use crate::console::Console;
+use crate::session::Session;
+
+/// A server without nodes, and its directory.
+struct Lab {
+    folder: tempfile::TempDir,
+    server: Option<LocalServer>,
+}
+
+/// What a command did.
+struct Ran {
+    code: u8,
+    out: String,
+    err: String,
+}
+
+impl Lab {
+    async fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let place = ServerPlace {
+            data_dir: Some(folder.path().join("data")),
+            listen: "127.0.0.1:0".parse().unwrap(),
+            advertise: Vec::new(),
+            store: StoreEngine::Memory,
+            cluster_name: "lab".to_owned(),
+        };
+        let server = start(
+            &place,
+            &Environment::default(),
+            SystemClock::shared(),
+            CancellationToken::new(),
+        )
+        .await
+        .unwrap();
+        Self {
+            folder,
+            server: Some(server),
+        }
+    }
+
+    fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("data/admin.kubeconfig")
+    }
+
+    /// Writes a file and returns its path.
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    }
+
+    /// Runs a command line, words split at blanks.
+    async fn run(&self, line: &str) -> Ran {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        self.run_words(&words).await
+    }
+
+    async fn run_words(&self, words: &[&str]) -> Ran {
+        let kubeconfig = self.kubeconfig().display().to_string();
+        let mut all = vec!["muster", "--kubeconfig", &kubeconfig];
+        all.extend(words);
+        run(&all).await
+    }
+
+    /// Runs a command that must succeed, and returns what it printed.
+    async fn ok(&self, line: &str) -> String {
+        let ran = self.run(line).await;
+        assert_eq!(ran.code, 0, "{line}\n{}{}", ran.out, ran.err);
+        ran.out
+    }
+
+    async fn stop(mut self) {
+        if let Some(server) = self.server.take() {
+            server.running.stop().await;
+        }
+    }
+}
+
+async fn run(words: &[&str]) -> Ran {
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            return Ran {
+                code: 2,
+                out: String::new(),
+                err: error.to_string(),
+            };
+        }
+    };
+    let (console, out, err) = Console::captured();
+    let mut session = Session {
+        console,
+        flags: cli.global,
+        environment: Environment::default(),
+        clock: SystemClock::shared(),
+    };
+    let outcome = Box::pin(crate::run(cli.command, &mut session)).await;
+    session.console.flush().unwrap();
+    let (code, last) = match outcome {
+        Ok(()) => (0, String::new()),
+        Err(failure) => (failure.code, failure.text),
+    };
+    let mut err = err.text();
+    if !last.is_empty() {
+        err.push_str(&last);
+        err.push('\n');
+    }
+    Ran {
+        code,
+        out: out.text(),
+        err,
+    }
+}
+
+const WEB: &str = "\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: web
+  labels: {app: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: nginx:1.27
+";
