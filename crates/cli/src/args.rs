@@ -90,6 +90,12 @@ pub(crate) enum Command {
     /// Run the server
     #[cfg(feature = "server")]
     Server(cmd::server::ServerArgs),
+    /// Run a node: the agent that keeps its pods running
+    #[cfg(feature = "agent")]
+    Agent(Box<cmd::agent::AgentArgs>),
+    /// Run a server and a node on this machine, in one process
+    #[cfg(all(feature = "server", feature = "agent"))]
+    Up(Box<cmd::up::UpArgs>),
     /// Check, save and restore a server's store while the server is stopped
     Store(cmd::store::StoreArgs),
     /// Make, list and delete the tokens that nodes join with
@@ -153,6 +159,10 @@ impl Command {
         match self {
             #[cfg(feature = "server")]
             Self::Server(args) => ("info", args.log_format),
+            #[cfg(feature = "agent")]
+            Self::Agent(args) => ("info", args.log_format),
+            #[cfg(all(feature = "server", feature = "agent"))]
+            Self::Up(args) => ("info", args.log_format),
             _ => ("warn", LogFormat::Text),
         }
     }

@@ -83,6 +83,10 @@ async fn run(command: Command, session: &mut Session) -> Outcome {
         Command::Uncordon(args) => Box::pin(args.run(session, false)).await,
         #[cfg(feature = "server")]
         Command::Server(args) => Box::pin(args.run(session)).await,
+        #[cfg(feature = "agent")]
+        Command::Agent(args) => Box::pin(args.run(session)).await,
+        #[cfg(all(feature = "server", feature = "agent"))]
+        Command::Up(args) => Box::pin(args.run(session)).await,
         Command::Store(args) => args.run(session),
         Command::Token(args) => Box::pin(args.run(session)).await,
         Command::Completion(args) => args.run(session),

@@ -42,7 +42,7 @@ const LAST_SECOND: i64 = 253_402_207_200;
 /// A certificate and its private key.
 #[derive(Debug, Clone)]
 pub struct Issued {
-    /// The certificate.
+    /// The certificate; a server's has the CA's behind it.
     pub cert_pem: String,
     /// The key, PKCS #8.
     pub key_pem: SecretString,
@@ -60,7 +60,8 @@ impl Issued {
     }
 }
 
-/// A TLS server's certificate for these DNS names and IP addresses, and always for [`SERVER_NAMES`].
+/// A TLS server's certificate for these DNS names and IP addresses, and always for [`SERVER_NAMES`], with the CA's
+/// own certificate behind it.
 pub fn issue_server(
     ca: &CertificateAuthority,
     names: &[String],
@@ -81,7 +82,8 @@ pub fn issue_server(
         .signed_by(&key, ca.issuer())
         .map_err(PkiError::crypto("sign a server certificate"))?;
     Ok(Issued {
-        cert_pem: certificate.pem(),
+        // The CA is sent along: a joining node knows nothing but its hash, and looks for it in the chain.
+        cert_pem: certificate.pem() + ca.cert_pem(),
         key_pem: SecretString::from(key.serialize_pem()),
     })
 }

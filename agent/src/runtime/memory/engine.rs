@@ -51,6 +51,11 @@ impl MemoryEngine {
             .insert(with_default_tag(reference), script);
     }
 
+    /// Lets every image be pulled: for nodes that only pretend.
+    pub fn pull_anything(&self) {
+        self.lock().pulls_anything = true;
+    }
+
     /// Scripts the containers of an image that are created from now on.
     pub fn set_behaviour(&self, reference: &str, behaviour: Behaviour) {
         let reference = with_default_tag(reference);

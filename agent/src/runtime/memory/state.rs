@@ -31,6 +31,7 @@ pub(super) struct State {
     pub(super) names: BTreeMap<String, (Owner, ContainerId)>,
     pub(super) images: BTreeMap<String, ImageView>,
     pub(super) pullable: BTreeMap<String, PullScript>,
+    pub(super) pulls_anything: bool,
     pub(super) behaviours: BTreeMap<String, Behaviour>,
     pub(super) runs: BTreeMap<(String, String), u32>,
     pub(super) down: bool,
@@ -264,6 +265,7 @@ impl State {
         match self.pullable.get_mut(&with_default_tag(reference)) {
             Some(script) if script.failures.is_empty() => (script.delay, Ok(())),
             Some(script) => (script.delay, Err(script.failures.remove(0))),
+            None if self.pulls_anything => (Duration::ZERO, Ok(())),
             None => {
                 let message = format!(
                     "pull access denied for {reference}, repository does not exist or may require 'docker login'"

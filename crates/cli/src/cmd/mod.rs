@@ -1,5 +1,7 @@
 //! One command, one file.
 
+#[cfg(feature = "agent")]
+pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod completion;
 pub(crate) mod cordon;
@@ -17,6 +19,8 @@ pub(crate) mod server;
 pub(crate) mod store;
 pub(crate) mod taint;
 pub(crate) mod token;
+#[cfg(all(feature = "server", feature = "agent"))]
+pub(crate) mod up;
 pub(crate) mod version;
 
 use crate::failure::Failure;

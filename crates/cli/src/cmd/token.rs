@@ -97,31 +97,7 @@ impl TokenArgs {
 
 async fn create(args: CreateArgs, session: &mut Session) -> Outcome {
     let server = session.connect().await?;
-    let token = JoinToken::generate(&mut rand::rng(), ca_hash(&server.target)?);
-    let expires =
-        if args.ttl.is_zero() {
-            None
-        } else {
-            let until = session.now().checked_add(args.ttl);
-            Some(until.map_err(|_| {
-                Failure::new("--ttl is too long: use 0 for a token that never expires")
-            })?)
-        };
-    let secret = token_secret(&token, expires, &args.description)?;
-    let options = WriteOptions {
-        field_manager: "muster-token".to_owned(),
-        ..WriteOptions::default()
-    };
-    match server.resources().create(&SECRET, &secret, &options).await {
-        Err(error) if error.is_not_found() => {
-            ensure_namespace(&server).await?;
-            server
-                .resources()
-                .create(&SECRET, &secret, &options)
-                .await?;
-        }
-        other => drop(other?),
-    }
+    let (token, expires) = make(&server, session.now(), args.ttl, &args.description).await?;
     let text = token.text();
     let command = join_command(&server.target, text.expose_secret());
     let console = &mut session.console;
@@ -145,6 +121,41 @@ async fn create(args: CreateArgs, session: &mut Session) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// Makes a token and keeps it on the server. A `ttl` of zero is for ever.
+pub(crate) async fn make(
+    server: &Server,
+    now: Timestamp,
+    ttl: Duration,
+    description: &str,
+) -> Outcome<(JoinToken, Option<Timestamp>)> {
+    let token = JoinToken::generate(&mut rand::rng(), ca_hash(&server.target)?);
+    let expires =
+        if ttl.is_zero() {
+            None
+        } else {
+            let until = now.checked_add(ttl);
+            Some(until.map_err(|_| {
+                Failure::new("--ttl is too long: use 0 for a token that never expires")
+            })?)
+        };
+    let secret = token_secret(&token, expires, description)?;
+    let options = WriteOptions {
+        field_manager: "muster-token".to_owned(),
+        ..WriteOptions::default()
+    };
+    match server.resources().create(&SECRET, &secret, &options).await {
+        Err(error) if error.is_not_found() => {
+            ensure_namespace(server).await?;
+            server
+                .resources()
+                .create(&SECRET, &secret, &options)
+                .await?;
+        }
+        other => drop(other?),
+    }
+    Ok((token, expires))
 }
 
 /// The command line that joins a node.

@@ -88,7 +88,7 @@ async fn server_version(server: &Server) -> Outcome<Value> {
         if !status.is_success() {
             return Err(fault(format!("it answered {status}")));
         }
-        serde_json::from_slice(&body).map_err(|error| fault(error.to_string()))
+        serde_json::from_slice(&body).map_err(|_| fault("it does not tell".to_owned()))
     };
     match tokio::time::timeout(server.connection.deadline(), call).await {
         Ok(outcome) => outcome,

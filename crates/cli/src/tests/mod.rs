@@ -4,6 +4,8 @@ mod apply;
 mod bad_input;
 mod change;
 mod look;
+#[cfg(feature = "agent")]
+mod node;
 
 use std::path::PathBuf;
 
