@@ -1,3 +1,35 @@
 //! A whole cluster in one process: seeded, faults to order, checkers of what must hold.
+//!
+//! ```text
+//! Cluster ── Server (real, TLS) ◄── Network: a gate per node and one for the server ◄── Agent (real)
+//!    │          │                     close = partition, cut = kill -9                     │
+//!    │          └ store: memory, or sled in a temporary directory          MemoryRuntime ──┘
+//!    │                                                                     (one shared MemoryEngine)
+//!    ├ eventually(...)   waits for a condition, and says what the cluster looks like when it never comes
+//!    └ check::*          what must always hold (one pod per node, the budget, versions that only grow)
+//! ```
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use muster_testkit::{Cluster, ClusterOptions, NodeOptions, build};
+//! let mut cluster = Cluster::start(ClusterOptions::default()).await?;
+//! cluster.add_node(NodeOptions::new("n1")).await?;
+//! cluster.create(&build::daemon_set("web").object()).await?;
+//! cluster.until_ready("web", 1).await;
+//! cluster.stop().await;
+//! # Ok(()) }
+//! ```
 
+pub mod build;
+pub mod check;
+pub mod clock;
+mod cluster;
 pub mod images;
+mod network;
+mod node;
+mod wait;
+
+pub use cluster::{Cluster, ClusterOptions, StoreKind};
+pub use network::{Gate, Link};
+pub use node::{NodeOptions, NodeRuntime};
+pub use wait::{PATIENCE, condition, is_ready};
