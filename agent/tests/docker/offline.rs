@@ -8,7 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use muster_agent::checkpoint::{Checkpoint, PodRecord};
 use muster_agent::runtime::labels;
-use muster_agent::runtime::{ContainerState, ContainerView};
+use muster_agent::runtime::{ContainerState, ContainerView, LogOptions};
 use muster_agent::worker::memory::Remembered;
 use muster_agent::{Agent, AgentConfig, AgentError, Connect, DialError};
 use muster_client::Connection;
@@ -169,5 +169,50 @@ async fn na_028_092_096_101_an_agent_without_a_server_keeps_its_pod_on_docker() 
     let (_, fourth) = until_runs(&docker, |_, _| true).await;
     assert_eq!(fourth.labels[labels::POD_UID], uid);
     assert_eq!(count(&fourth), count(&third) + 1, "{fourth:?}");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn na_045_a_pod_that_shares_nothing_runs_without_a_sandbox() {
+    let docker = Docker::new().await;
+    let state = tempfile::tempdir().unwrap();
+    let uid = "7c1fcd1e-0000-4000-8000-000000000002";
+    let object = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "h", "namespace": "default", "uid": uid},
+        "spec": {
+            "nodeName": docker.world.owners[0].node,
+            "hostNetwork": true,
+            "containers": [{"name": "c", "image": "t:1", "command": ["sh", "-c", "head -n 1 /etc/hosts; exec sleep 60"]}],
+        },
+    });
+    let record = PodRecord {
+        object,
+        remembered: Remembered::default(),
+        boot_id: String::new(),
+    };
+    Checkpoint::open(state.path())
+        .unwrap()
+        .put_pod(uid, &record)
+        .unwrap();
+    let agent = Running::start(&docker, state.path());
+    let hosts = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            if let [only] = &docker.runtime().list().await.unwrap()[..]
+                && matches!(only.state, ContainerState::Running { .. })
+            {
+                let lines = docker.log(&only.id, LogOptions::default()).await;
+                if let Some(line) = lines.into_iter().next() {
+                    assert_eq!(only.labels[labels::CONTAINER_NAME], "c");
+                    return line;
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    assert_eq!(
+        hosts.await.unwrap(),
+        "# Kubernetes-managed hosts file (host network).\n"
+    );
     agent.stop().await;
 }
