@@ -208,6 +208,7 @@ fn api_error(code: i32, message: String) -> ApiError {
     let reason = match code {
         400 => Reason::BadRequest,
         404 => Reason::NotFound,
+        429 => Reason::TooManyRequests,
         503 => Reason::ServiceUnavailable,
         504 => Reason::Timeout,
         _ => Reason::InternalError,

@@ -1,5 +1,10 @@
 //! Who may do what: strangers, viewers, nodes.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may stop at what it did not expect"
+)]
+
 mod support;
 
 use muster_model::kind::{CONFIG_MAP, DAEMON_SET, LEASE, NODE, POD, SECRET, SERVICE_ACCOUNT};

@@ -1,5 +1,10 @@
 //! What passes between agents and the server.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may stop at what it did not expect"
+)]
+
 mod support;
 
 use std::time::Duration;
@@ -252,6 +257,26 @@ async fn beats_show_as_a_lease_that_is_never_stored_with_the_node() {
             .heartbeats()
             .heard_within("n1", Duration::from_secs(1))
     );
+}
+
+#[tokio::test]
+async fn na_008_a_beat_of_a_deleted_node_is_refused_so_that_it_registers_again() {
+    let cluster = Cluster::start().await;
+    let node = cluster.node("n1").await;
+    register(&node, "n1", "m1").await.unwrap();
+    let mut reports = Reports::open(&node).await;
+    let beat = || {
+        Report::Heartbeat(v1::Heartbeat {
+            time: String::new(),
+        })
+    };
+    assert_eq!(reports.send(beat()).await, "");
+    cluster.admin().await.delete(&NODE, "", "n1").await.unwrap();
+    assert_eq!(reports.send(beat()).await, "nodes \"n1\" not found");
+    let status = Report::NodeStatus(support::node("n1", "m1").to_string().into());
+    assert_eq!(reports.send(status).await, "nodes \"n1\" not found");
+    assert!(register(&node, "n1", "m1").await.unwrap().created);
+    assert_eq!(reports.send(beat()).await, "");
 }
 
 #[tokio::test]

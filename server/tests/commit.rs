@@ -1,5 +1,10 @@
 //! The controllers' way in: many writes, few transactions, each answered for itself.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may stop at what it did not expect"
+)]
+
 mod support;
 
 use std::sync::Arc;

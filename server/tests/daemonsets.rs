@@ -1,5 +1,10 @@
 //! Owners and dependents, namespaces, history: with the controllers running.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may stop at what it did not expect"
+)]
+
 mod support;
 
 use std::sync::Arc;

@@ -1,5 +1,10 @@
 //! What the registry promises, through the gRPC door.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may stop at what it did not expect"
+)]
+
 mod support;
 
 use muster_model::kind::{CONFIG_MAP, DAEMON_SET, EVENT, NAMESPACE, NODE, POD, SERVICE_ACCOUNT};

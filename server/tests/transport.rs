@@ -1,5 +1,10 @@
 //! The port itself: slow and odd peers, health, metrics.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test may stop at what it did not expect"
+)]
+
 mod support;
 
 use std::sync::Arc;

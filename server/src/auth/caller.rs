@@ -13,6 +13,9 @@ pub const VIEWERS: &str = "muster:viewers";
 /// What precedes a node's name in its agent's user name.
 pub const NODE_USER_PREFIX: &str = "system:node:";
 
+/// What precedes a component's name in the user name of a part of the server.
+const INTERNAL_USER_PREFIX: &str = "system:muster:";
+
 /// An authenticated (or anonymous) caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
@@ -50,7 +53,15 @@ impl Caller {
 
     /// A part of the server itself, such as `daemonset-controller`: may do everything.
     pub fn internal(component: &str) -> Self {
-        Self::authenticated(format!("system:muster:{component}"), [MASTERS.to_owned()])
+        Self::authenticated(
+            format!("{INTERNAL_USER_PREFIX}{component}"),
+            [MASTERS.to_owned()],
+        )
+    }
+
+    /// Whether this is a part of the server itself.
+    pub fn is_internal(&self) -> bool {
+        self.peer.is_empty() && self.user.starts_with(INTERNAL_USER_PREFIX)
     }
 
     /// Whether the caller is of this group.

@@ -105,6 +105,8 @@ pub(crate) fn admit_update(
         return Ok(());
     };
     if *kind == EVENT {
+        // The old one too: nobody's event is turned into one's own.
+        check_event(node, old, cache)?;
         return check_event(node, new, cache);
     }
     if *kind != NODE {

@@ -96,6 +96,7 @@ impl Registry {
                 Ok(revision) => {
                     let visible = self.cache().wait_for(revision, VISIBLE_WITHIN).await;
                     for (item, prepared) in batch.riders {
+                        note(caller, &writes[item.index], &prepared, revision);
                         answers[item.index] = Some(if visible {
                             Ok(self.written(prepared, revision))
                         } else {
@@ -167,6 +168,26 @@ impl Registry {
             warnings: prepared.warnings,
         }
     }
+}
+
+/// One line in the log for each thing a person caused; agents and controllers write all the time.
+fn note(caller: &Caller, write: &Write, prepared: &Prepared, revision: Revision) {
+    if caller.is_internal() || caller.node_name().is_some() {
+        return;
+    }
+    let key = match &prepared.answer {
+        Answer::Written(_, object) => object.namespaced_name(),
+        Answer::Unchanged(stored) | Answer::Removed(stored) => stored.key.clone(),
+    };
+    tracing::info!(
+        user = caller.user,
+        peer = caller.peer,
+        verb = write.verb(),
+        kind = %write.kind,
+        object = %key,
+        revision = revision.0,
+        "an object was written"
+    );
 }
 
 /// The answer of a write of which nothing is stored.

@@ -16,6 +16,7 @@ mod ids;
 pub mod keys;
 pub mod lease;
 mod list;
+mod metadata;
 pub mod namespace;
 mod node;
 mod patch;

@@ -10,10 +10,14 @@ use muster_model::kind::{Kind, NAMESPACE};
 use muster_model::object::{NamespacedName, Object};
 use muster_model::time;
 use muster_store::{Compare, Op, Revision};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
+use super::metadata::{
+    added_finalizers, bump_generation, carry_over, copy_field, keep_all_but_status, prune_empty,
+    set_propagation,
+};
 use super::strategy::{self, Grace};
-use super::write::{Action, DeleteOptions, Precondition, Propagation, Write};
+use super::write::{Action, DeleteOptions, Precondition, Write};
 use super::{Registry, keys};
 use crate::admit;
 use crate::auth::{self, Caller};
@@ -393,124 +397,4 @@ fn uid_mismatch(kind: &Kind, name: &str, asked: &str, found: &str) -> ApiError {
     let why =
         format!("Precondition failed: UID in precondition: {asked}, UID in object meta: {found}");
     ApiError::conflict(kind, name, why)
-}
-
-/// Puts the metadata that the server owns back to what is stored.
-fn carry_over(kind: &Kind, new: &mut Object, old: &Object) {
-    new.set_kind(kind);
-    let stored = old.at("/metadata").and_then(Value::as_object);
-    let metadata = new.metadata_mut();
-    metadata.remove("resourceVersion");
-    metadata.remove("selfLink");
-    for field in [
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "generation",
-        "generateName",
-    ] {
-        match stored.and_then(|stored| stored.get(field)) {
-            Some(value) => metadata.insert(field.to_owned(), value.clone()),
-            None => metadata.remove(field),
-        };
-    }
-    if !metadata.contains_key("managedFields")
-        && let Some(fields) = stored.and_then(|stored| stored.get("managedFields"))
-    {
-        metadata.insert("managedFields".to_owned(), fields.clone());
-    }
-    prune_empty(metadata);
-}
-
-/// Absent, null and empty mean the same for labels and their kin: only one of them is stored.
-fn prune_empty(metadata: &mut Map<String, Value>) {
-    metadata.retain(|_, value| match value {
-        Value::Null => false,
-        Value::Object(map) => !map.is_empty(),
-        Value::Array(list) => !list.is_empty(),
-        Value::String(text) => !text.is_empty(),
-        _ => true,
-    });
-}
-
-fn keep_all_but_status(new: &mut Object, old: &Object) {
-    let status = new.tree_mut().remove("status");
-    let metadata = new.tree_mut().remove("metadata");
-    let mut tree = old.tree().as_object().cloned().unwrap_or_default();
-    tree.remove("status");
-    if let Some(metadata) = metadata {
-        tree.insert("metadata".into(), metadata);
-    }
-    if let Some(status) = status.filter(|status| !status.is_null()) {
-        tree.insert("status".into(), status);
-    }
-    *new.tree_mut() = tree;
-    // Who owns an object is no matter of its status.
-    let owners = old.at("/metadata/ownerReferences").cloned();
-    match owners {
-        Some(owners) => new.metadata_mut().insert("ownerReferences".into(), owners),
-        None => new.metadata_mut().remove("ownerReferences"),
-    };
-}
-
-fn copy_field(field: &str, new: &mut Object, old: &Object) {
-    match old.tree().get(field) {
-        Some(value) => new.tree_mut().insert(field.to_owned(), value.clone()),
-        None => new.tree_mut().remove(field),
-    };
-}
-
-fn bump_generation(new: &mut Object, old: &Object) {
-    let next = old.generation().saturating_add(1);
-    new.metadata_mut().insert("generation".into(), next.into());
-}
-
-fn added_finalizers(new: &Object, old: &Object) -> Vec<FieldError> {
-    if !old.is_terminating() {
-        return Vec::new();
-    }
-    let known = old.finalizers();
-    let added: Vec<&str> = new
-        .finalizers()
-        .into_iter()
-        .filter(|name| !known.contains(name))
-        .collect();
-    if added.is_empty() {
-        return Vec::new();
-    }
-    let detail = format!(
-        "no new finalizers can be added if the object is being deleted, found new finalizers {}",
-        serde_json::json!(added)
-    );
-    vec![FieldError::forbidden(
-        FieldPath::of("metadata.finalizers"),
-        &detail,
-    )]
-}
-
-fn set_propagation(object: &mut Object, propagation: Option<Propagation>) {
-    use muster_model::reason::finalizer::{FOREGROUND, ORPHAN};
-    let wanted = match propagation {
-        None => return,
-        Some(Propagation::Background) => None,
-        Some(Propagation::Foreground) => Some(FOREGROUND),
-        Some(Propagation::Orphan) => Some(ORPHAN),
-    };
-    let mut finalizers: Vec<Value> = object
-        .finalizers()
-        .into_iter()
-        .filter(|name| *name != FOREGROUND && *name != ORPHAN)
-        .map(Value::from)
-        .collect();
-    finalizers.extend(wanted.map(Value::from));
-    if finalizers.is_empty() {
-        object.metadata_mut().remove("finalizers");
-    } else {
-        object
-            .metadata_mut()
-            .insert("finalizers".into(), finalizers.into());
-    }
 }

@@ -224,6 +224,18 @@ impl Write {
         self
     }
 
+    /// What is done, in a word or two, for logs.
+    pub(super) fn verb(&self) -> &'static str {
+        match &self.action {
+            Action::Create { .. } => "create",
+            Action::Replace { status: false, .. } => "update",
+            Action::Replace { status: true, .. } => "update status",
+            Action::Edit { status: false, .. } => "edit",
+            Action::Edit { status: true, .. } => "edit status",
+            Action::Delete { .. } => "delete",
+        }
+    }
+
     /// Where the object lies; `None` while its name is not made yet.
     pub(super) fn store_key(&self) -> Option<Key> {
         let key = match &self.action {
@@ -243,16 +255,9 @@ impl Write {
 }
 
 impl fmt::Debug for Write {
+    /// Names only: objects may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = match &self.action {
-            Action::Create { .. } => "create",
-            Action::Replace { status: false, .. } => "update",
-            Action::Replace { status: true, .. } => "update status of",
-            Action::Edit { status: false, .. } => "edit",
-            Action::Edit { status: true, .. } => "edit status of",
-            Action::Delete { .. } => "delete",
-        };
-        write!(f, "{verb} {} {}", self.kind, self.name())
+        write!(f, "{} {} {}", self.verb(), self.kind, self.name())
     }
 }
 

@@ -1,5 +1,6 @@
 //! A server in memory, and clients of any identity.
 #![allow(
+    clippy::unwrap_used,
     dead_code,
     unreachable_pub,
     missing_docs,

@@ -4,12 +4,14 @@
 //! (what the log says). Both doors, gRPC and REST, show the same Kubernetes `Status` object: over gRPC
 //! it travels as the status' binary detail.
 
+mod wire;
+
 use std::fmt;
 
-use bytes::Bytes;
 use muster_model::field_path::FieldError;
 use muster_model::kind::Kind;
-use serde::Serialize;
+
+pub use wire::{Cause, Details, success_status_json};
 
 /// Why a request was not carried out: the `reason` of a Kubernetes Status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,52 +78,6 @@ impl Reason {
     }
 }
 
-/// One fault inside an answer: `details.causes[]` of a Status.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// Such as `FieldValueInvalid` or `NamespaceTerminating`.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// For people.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// Path of the field, such as `spec.selector`; empty when no field is meant.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub field: String,
-}
-
-/// What the answer is about: `details` of a Status.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Details {
-    /// The object's name.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// The API group; empty for the core group.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub group: String,
-    /// The plural resource name; for [`Reason::Invalid`] the Kind.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub kind: String,
-    /// The object's uid.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub uid: String,
-    /// The single faults.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<Cause>,
-    /// How long to wait before trying again; 0: not said.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub retry_after_seconds: u32,
-}
-
-#[allow(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde's skip_serializing_if passes a reference"
-)]
-fn is_zero(value: &u32) -> bool {
-    *value == 0
-}
-
 /// A refused or failed request. Small (one pointer), so that results stay small.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError(Box<Inner>);
@@ -132,23 +88,6 @@ struct Inner {
     message: String,
     details: Option<Details>,
     private: String,
-}
-
-/// The `Status` object as it is written.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct StatusObject<'a> {
-    kind: &'static str,
-    api_version: &'static str,
-    metadata: serde_json::Map<String, serde_json::Value>,
-    status: &'static str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    message: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    reason: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<&'a Details>,
-    code: u16,
 }
 
 impl ApiError {
@@ -429,47 +368,10 @@ impl ApiError {
                 | Reason::InternalError
         )
     }
-
-    /// The Kubernetes `Status` object as compact JSON.
-    pub fn to_status_json(&self) -> Bytes {
-        let status = StatusObject {
-            kind: "Status",
-            api_version: "v1",
-            metadata: serde_json::Map::new(),
-            status: "Failure",
-            message: &self.0.message,
-            reason: self.0.reason.as_str(),
-            details: self.0.details.as_ref(),
-            code: self.0.reason.http_code(),
-        };
-        Bytes::from(serde_json::to_vec(&status).expect("a Status holds texts and numbers only"))
-    }
 }
 
 /// The cause of a create refused because its namespace is going away.
 pub const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
-
-/// The `Status` of a deletion after which the object is gone (spec/kube-api.md 9, delete).
-pub fn success_status_json(kind: &Kind, name: &str, uid: &str) -> Bytes {
-    let details = Details {
-        name: name.to_owned(),
-        group: kind.group.to_owned(),
-        kind: kind.plural.to_owned(),
-        uid: uid.to_owned(),
-        ..Details::default()
-    };
-    let status = StatusObject {
-        kind: "Status",
-        api_version: "v1",
-        metadata: serde_json::Map::new(),
-        status: "Success",
-        message: "",
-        reason: "",
-        details: Some(&details),
-        code: 200,
-    };
-    Bytes::from(serde_json::to_vec(&status).expect("a Status holds texts and numbers only"))
-}
 
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -482,40 +384,6 @@ impl fmt::Display for ApiError {
 }
 
 impl std::error::Error for ApiError {}
-
-impl From<ApiError> for tonic::Status {
-    fn from(error: ApiError) -> Self {
-        Self::with_details(
-            error.0.reason.grpc_code(),
-            error.0.message.clone(),
-            error.to_status_json(),
-        )
-    }
-}
-
-impl axum::response::IntoResponse for ApiError {
-    fn into_response(self) -> axum::response::Response {
-        let mut response =
-            axum::response::Response::new(axum::body::Body::from(self.to_status_json()));
-        *response.status_mut() = http::StatusCode::from_u16(self.0.reason.http_code())
-            .expect("the table above holds codes between 400 and 504");
-        let headers = response.headers_mut();
-        headers.insert(
-            http::header::CONTENT_TYPE,
-            http::HeaderValue::from_static("application/json"),
-        );
-        if let Some(seconds) = self
-            .0
-            .details
-            .as_ref()
-            .map(|details| details.retry_after_seconds)
-            .filter(|s| *s > 0)
-        {
-            headers.insert(http::header::RETRY_AFTER, http::HeaderValue::from(seconds));
-        }
-        response
-    }
-}
 
 #[cfg(test)]
 mod tests {
