@@ -36,6 +36,8 @@ use crate::{node_rounds, relist};
 
 /// What the set of pods is told waits here; full means it is busy, and the stream from the server waits.
 const INPUT_ROOM: usize = 256;
+/// A hung engine must not keep the node from registering.
+const FIRST_ANSWER: Duration = Duration::from_secs(2);
 /// An agent that is told to stop is gone after this.
 const STOP_WITHIN: Duration = Duration::from_secs(4);
 
@@ -101,7 +103,7 @@ impl Agent {
         let mut tasks = JoinSet::new();
         let (inputs, received) = mpsc::channel(INPUT_ROOM);
         // The first status is there before anything is told.
-        node_rounds::round(&shared, &addresses).await;
+        node_rounds::round(&shared, &addresses, FIRST_ANSWER).await;
         let kept_node = shared.checkpoint.as_ref().and_then(Checkpoint::node);
         let facts = NodeFacts {
             name: shared.config.node_name.clone(),

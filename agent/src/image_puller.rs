@@ -309,6 +309,6 @@ pub(crate) fn credentials(
             }
         }
     }
-    found.sort_by(|a, b| b.0.cmp(&a.0));
+    found.sort_by_key(|(length, _)| std::cmp::Reverse(*length));
     found.into_iter().map(|(_, header)| header).collect()
 }

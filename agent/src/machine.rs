@@ -114,6 +114,10 @@ pub(crate) fn file_system_bytes(path: &Path) -> Option<i64> {
 }
 
 /// Whether this path lies on a tmpfs.
+#[allow(
+    clippy::useless_conversion,
+    reason = "the type differs between architectures"
+)]
 pub(crate) fn is_tmpfs(path: &Path) -> bool {
     const TMPFS_MAGIC: i64 = 0x0102_1994;
     rustix::fs::statfs(path)

@@ -24,7 +24,10 @@ pub(crate) async fn run(shared: Arc<Shared>, addresses: Vec<IpAddr>, stop: Cance
     let began = shared.now().mono;
     let mut told: Option<(NodeStatus, Mono)> = None;
     loop {
-        let Some(status) = stop.run_until_cancelled(round(&shared, &addresses)).await else {
+        let Some(status) = stop
+            .run_until_cancelled(round(&shared, &addresses, ANSWER))
+            .await
+        else {
             return;
         };
         let now = shared.now().mono;
@@ -60,13 +63,13 @@ fn is_ready(status: &NodeStatus) -> bool {
         .any(|c| c.type_ == condition::READY && c.status == "True")
 }
 
-/// Asks the engine and computes the status; events of what flipped are recorded.
-pub(crate) async fn round(shared: &Shared, addresses: &[IpAddr]) -> NodeStatus {
-    let answer = match tokio::time::timeout(ANSWER, shared.runtime.version()).await {
+/// Asks the engine, for so long, and computes the status; events of what flipped are recorded.
+pub(crate) async fn round(shared: &Shared, addresses: &[IpAddr], patience: Duration) -> NodeStatus {
+    let answer = match tokio::time::timeout(patience, shared.runtime.version()).await {
         Ok(answer) => answer,
         Err(_) => Err(RuntimeError::TimedOut {
             what: "version",
-            limit_seconds: ANSWER.as_secs(),
+            limit_seconds: patience.as_secs(),
         }),
     };
     shared.health.note(&answer, shared.now());

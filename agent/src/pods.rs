@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use muster_model::object::{NamespacedName, Object};
 use serde_json::json;
@@ -14,11 +15,14 @@ use crate::admit::{Holding, NodeFacts, NodeObject, admit};
 use crate::checkpoint::PodRecord;
 use crate::facts::{Life, PodFacts};
 use crate::moment::Mono;
-use crate::runtime::{ContainerView, labels};
+use crate::runtime::{ContainerView, RuntimeError, labels};
 use crate::shared::Shared;
 use crate::worker::actions::EventNote;
 use crate::worker::memory::WorkerMemory;
 use crate::worker::{WorkerEnd, WorkerHandle, WorkerStart};
+
+/// A hung engine must not keep the agent from starting; workers look again by themselves.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// What the set of pods is told.
 pub(crate) enum PodInput {
@@ -60,6 +64,8 @@ pub(crate) struct Pods {
     node: NodeFacts,
     workers: BTreeMap<String, Entry>,
     jobs: JoinSet<(String, WorkerEnd)>,
+    /// Which pod each job is of.
+    tasks: BTreeMap<tokio::task::Id, String>,
     /// Pods whose name is still taken by a former pod.
     successors: BTreeMap<NamespacedName, Object>,
     snapshot: Option<Snapshot>,
@@ -81,7 +87,13 @@ impl Pods {
         known_cluster: String,
         stop: CancellationToken,
     ) -> Self {
-        let listed = shared.runtime.list().await;
+        let listed = match tokio::time::timeout(FIRST_LOOK, shared.runtime.list()).await {
+            Ok(listed) => listed,
+            Err(_) => Err(RuntimeError::TimedOut {
+                what: "list",
+                limit_seconds: FIRST_LOOK.as_secs(),
+            }),
+        };
         shared.health.note(&listed, shared.now());
         let at_start = listed.ok().map(|all| all.iter().map(uid_of).collect());
         let mut pods = Self {
@@ -89,6 +101,7 @@ impl Pods {
             node,
             workers: BTreeMap::new(),
             jobs: JoinSet::new(),
+            tasks: BTreeMap::new(),
             successors: BTreeMap::new(),
             snapshot: None,
             complete: false,
@@ -234,6 +247,28 @@ impl Pods {
         });
         snapshot.new.into_iter().for_each(|object| self.add(object));
         self.shared.look_for_strangers.notify_one();
+        self.clear_directories();
+    }
+
+    /// Removes the directories of pods that are gone, such as a crash leaves behind. Pods that the runtime still shows
+    /// keep theirs until they are stopped.
+    fn clear_directories(&mut self) {
+        let (Some(state), Some(at_start)) = (&self.shared.config.state_dir, &self.at_start) else {
+            return;
+        };
+        let Ok(entries) = std::fs::read_dir(state.join("pods")) else {
+            return;
+        };
+        for entry in entries.filter_map(Result::ok) {
+            let uid = entry.file_name().to_string_lossy().into_owned();
+            let waits = self.successors.values().any(|object| object.uid() == uid);
+            if self.workers.contains_key(&uid) || at_start.contains(&uid) || waits {
+                continue;
+            }
+            if let Err(error) = crate::volume::tear_down(&entry.path()) {
+                tracing::warn!(%uid, %error, "the directory of a pod that is gone could not be removed");
+            }
+        }
     }
 
     /// Whether a snapshot of an unknown server that lacks all pods may be believed: only the second one, a minute later.
@@ -374,10 +409,14 @@ impl Pods {
                 finished,
             },
         );
-        self.jobs.spawn(async move {
-            let end = start.run().await;
-            (uid, end)
+        let task = self.jobs.spawn({
+            let uid = uid.clone();
+            async move {
+                let end = start.run().await;
+                (uid, end)
+            }
         });
+        self.tasks.insert(task.id(), uid);
     }
 
     fn ended(&mut self, ended: Result<(String, WorkerEnd), tokio::task::JoinError>) {
@@ -385,11 +424,16 @@ impl Pods {
             Ok((uid, WorkerEnd::Over)) => uid,
             Ok((_, WorkerEnd::Stopped)) => return,
             Err(error) => {
-                // Which pod it was is not told; the next snapshot or restart finds it again.
-                tracing::error!(%error, "a pod worker panicked");
+                // Its containers run on; the pod is taken in again with the next snapshot, which is asked for.
+                let uid = self.tasks.remove(&error.id()).unwrap_or_default();
+                tracing::error!(%error, uid, "a pod worker panicked");
+                self.shared.directory.lock().remove(&uid);
+                self.workers.remove(&uid);
+                self.shared.snapshot_again.notify_one();
                 return;
             }
         };
+        self.tasks.retain(|_, of| *of != uid);
         self.shared.directory.lock().remove(&uid);
         self.shared.objects.release(&uid);
         let Some(entry) = self.workers.remove(&uid) else {

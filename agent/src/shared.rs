@@ -20,6 +20,9 @@ use crate::object_store::ObjectStore;
 use crate::outbox::Outbox;
 use crate::runtime::{Runtime, RuntimeError};
 
+/// How to make a worker look again, and its pod as it is to be.
+pub(crate) type Reach = (Arc<Notify>, watch::Receiver<Arc<PodFacts>>);
+
 /// One agent's parts.
 pub(crate) struct Shared {
     pub(crate) config: AgentConfig,
@@ -35,8 +38,8 @@ pub(crate) struct Shared {
     pub(crate) host: RwLock<Arc<HostFacts>>,
     pub(crate) health: Health,
     pub(crate) secrets_on_disk: bool,
-    /// The workers, by pod uid: how to make one look again, and the pod as it is to be.
-    pub(crate) directory: Mutex<BTreeMap<String, (Arc<Notify>, watch::Receiver<Arc<PodFacts>>)>>,
+    /// The workers, by pod uid.
+    pub(crate) directory: Mutex<BTreeMap<String, Reach>>,
     /// Have the containers of unknown pods looked for.
     pub(crate) look_for_strangers: Notify,
     /// Have the server tell all pods again, after a while.

@@ -16,6 +16,7 @@ use super::perform::{Hands, Papers};
 use super::step::step;
 use super::view::{PodView, is_dead};
 use crate::facts::PodFacts;
+use crate::moment::Mono;
 use crate::runtime::{ContainerId, ContainerView, LogOptions, labels};
 use crate::shared::Shared;
 use crate::spec::TERMINATION_MESSAGE_FILE;
@@ -63,6 +64,7 @@ struct Task {
     jobs: JoinSet<Option<Outcome>>,
     works: BTreeMap<tokio::task::Id, (Work, AbortHandle)>,
     look_needed: bool,
+    looked: Option<Mono>,
     reported: bool,
     finished: Arc<AtomicBool>,
 }
@@ -74,6 +76,7 @@ impl WorkerStart {
         let mut task = Task {
             view: PodView::of(&facts.uid, self.seen.clone().unwrap_or_default()),
             look_needed: self.seen.is_none(),
+            looked: None,
             shared: self.shared,
             objects_changed: Arc::new(Notify::new()),
             memory: self.memory,
@@ -125,6 +128,13 @@ impl Task {
         if !self.look_needed {
             return true;
         }
+        // What is under way will ask for a look when it ends; until then hints are answered now and then only.
+        let busy = self.works.values().any(|(work, _)| work.touches_runtime());
+        let now = self.shared.now().mono;
+        if busy && self.looked.is_some_and(|at| now.since(at) < LOOK_AGAIN) {
+            return false;
+        }
+        self.looked = Some(now);
         let shared = Arc::clone(&self.shared);
         let listed = shared.runtime.list_pod(uid).await;
         shared.health.note(&listed, shared.now());

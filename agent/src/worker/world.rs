@@ -209,12 +209,7 @@ impl World {
         let of_name = |c: &&ContainerView| {
             c.labels.get(labels::CONTAINER_NAME).map(String::as_str) == Some(name)
         };
-        self.containers
-            .iter()
-            .filter(of_name)
-            .next_back()
-            .unwrap()
-            .clone()
+        self.containers.iter().rfind(of_name).unwrap().clone()
     }
 
     pub(super) fn is_up(&self, name: &str) -> bool {
