@@ -37,18 +37,13 @@ struct Known {
     begun: Option<Step>,
 }
 
-/// Not a test of its own: what the other one runs in a process that it kills.
-#[test]
-#[ignore = "run by the crash test, in a process of its own"]
-fn the_child_that_is_killed() {
-    let Ok(dir) = std::env::var(DIRECTORY) else {
-        return;
-    };
+/// What the test runs in a process that it kills.
+fn write_until_killed(dir: &Path) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .build()
         .unwrap();
-    let store = Arc::new(SledStore::open(Path::new(&dir), Options::default()).unwrap());
+    let store = Arc::new(SledStore::open(dir, Options::default()).unwrap());
     say(&format!("open - - {}", store.revision()));
     runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();
@@ -124,6 +119,10 @@ fn say(line: &str) {
 
 #[test]
 fn what_was_acknowledged_survives_being_killed() {
+    // The child is this very test, told so by its environment.
+    if let Some(dir) = std::env::var_os(DIRECTORY) {
+        return write_until_killed(Path::new(&dir));
+    }
     let rounds = std::env::var("MUSTER_STORE_KILLS")
         .ok()
         .and_then(|text| text.parse().ok())
@@ -150,8 +149,7 @@ fn run_and_kill(dir: &Path, pause: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "the_child_that_is_killed",
-            "--ignored",
+            "what_was_acknowledged_survives_being_killed",
             "--nocapture",
         ])
         .env(DIRECTORY, dir)

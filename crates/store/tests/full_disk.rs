@@ -1,65 +1,133 @@
 //! A disk that is full: the write that does not fit is refused, nothing is accepted any more, and what was acknowledged is
-//! there when there is room again. Needs a small file system of its own:
-//! `mount -t tmpfs -o size=8m tmpfs DIR`, then
-//! `MUSTER_STORE_SMALL_DIR=DIR cargo test -p muster-store --test full_disk -- --ignored`.
+//! there when there is room again.
+//!
+//! The writer is a process of its own whose files may not grow past a limit, so that no file system has to be filled
+//! and nobody has to be root. To sled a file that cannot grow is what a full disk is: a write that fails.
 
 #![allow(
     clippy::unwrap_used,
     reason = "a test that unwraps says where it failed"
 )]
+#![allow(
+    clippy::print_stdout,
+    reason = "the writer's process speaks to the test's"
+)]
 
 use futures::executor::block_on;
-use muster_store::{CommitError, Entry, Key, Op, Options, SledStore, Store, Txn};
-use std::fs;
-use std::path::PathBuf;
-use std::sync::mpsc;
-use std::time::Duration;
+use muster_store::{CommitError, Key, Op, Options, Revision, SledStore, Store, Txn};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const DIRECTORY: &str = "MUSTER_STORE_FULL_DIR";
+/// Most bytes of one file, in the shell's blocks of 512.
+const LIMIT_BLOCKS: &str = "8192";
+/// The writer hangs when it takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
-#[ignore = "needs a small file system, see the top of the file"]
 fn a_full_disk_refuses_writes_and_loses_none() {
-    let small = PathBuf::from(std::env::var("MUSTER_STORE_SMALL_DIR").unwrap());
-    let (dir, ballast) = (small.join("store"), small.join("ballast"));
-    let _ = fs::remove_dir_all(&dir);
-    fs::write(&ballast, vec![1; 3 * 1024 * 1024]).unwrap();
-    // On a thread of its own: a hang would be a failure too.
-    let (done, wait) = mpsc::channel();
-    let thread = std::thread::spawn({
-        let dir = dir.clone();
-        move || done.send(fill(&dir)).unwrap()
-    });
-    let (acknowledged, error) = wait
-        .recv_timeout(Duration::from_secs(60))
-        .expect("it hangs");
-    thread.join().unwrap();
-    assert!(matches!(error, CommitError::Write(_)), "{error}");
-    println!("{} entries, then: {error}", acknowledged.len());
+    // The writer is this very test, told so by its environment.
+    if let Some(dir) = std::env::var_os(DIRECTORY) {
+        return fill(Path::new(&dir));
+    }
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("store");
+    let writer = start_writer(&dir);
+    let said = wait(writer);
 
-    fs::remove_file(&ballast).unwrap();
+    let acknowledged: Vec<(u64, Revision)> = said
+        .lines()
+        .filter_map(|line| line.split_once("@done ").map(|(_, rest)| rest))
+        .map(|rest| {
+            let (number, revision) = rest.split_once(' ').unwrap();
+            (number.parse().unwrap(), Revision(revision.parse().unwrap()))
+        })
+        .collect();
+    assert!(acknowledged.len() > 20, "it was full at once:\n{said}");
+    assert!(said.contains("@refused could not write"), "{said}");
+    assert!(said.contains("@closed"), "{said}");
+
     let store = SledStore::open(&dir, Options::default()).unwrap();
-    let mut found = block_on(store.list("", None)).unwrap().entries;
-    // The one that failed may be there: it was not acknowledged, and not denied.
-    found.retain(|entry| acknowledged.iter().any(|known| known.key == entry.key));
-    assert_eq!(found, acknowledged);
+    for (number, revision) in acknowledged {
+        let entry = block_on(store.get(&key(number))).expect("an acknowledged entry is gone");
+        assert_eq!((entry.modified, entry.value), (revision, value(number)));
+    }
+    let room_again = block_on(store.commit(put(0)));
+    assert!(room_again.is_ok(), "{room_again:?}");
 }
 
-fn fill(dir: &std::path::Path) -> (Vec<Entry>, CommitError) {
+/// Starts the writer under a limit on file sizes, with the signal that tells of it ignored: only the write fails.
+fn start_writer(dir: &Path) -> Child {
+    Command::new("sh")
+        .arg("-c")
+        .arg(format!(
+            "trap '' XFSZ; ulimit -f {LIMIT_BLOCKS}; exec \"$0\" \"$@\""
+        ))
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "a_full_disk_refuses_writes_and_loses_none",
+            "--nocapture",
+        ])
+        .env(DIRECTORY, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What the writer said until it ended, which it must.
+fn wait(mut writer: Child) -> String {
+    let out = writer.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || std::io::read_to_string(out).unwrap());
+    let began = Instant::now();
+    while !reader.is_finished() {
+        if began.elapsed() > PATIENCE {
+            writer.kill().unwrap();
+            panic!("the writer hangs: {}", reader.join().unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let status = writer.wait().unwrap();
+    let said = reader.join().unwrap();
+    assert!(status.success(), "{status}:\n{said}");
+    said
+}
+
+/// Writes until a write is refused.
+fn fill(dir: &Path) {
     let store = SledStore::open(dir, Options::default()).unwrap();
     for number in 0.. {
-        let key = Key::new(format!("/{number:06}"));
-        let ops = vec![Op::Put {
-            key,
-            value: vec![number as u8; 5000].into(),
-            soft: false,
-        }];
-        if let Err(error) = block_on(store.commit(Txn {
-            compares: vec![],
-            ops,
-        })) {
-            let again = block_on(store.commit(Txn::default()));
-            assert!(matches!(again, Err(CommitError::Closed(_))), "{again:?}");
-            return (block_on(store.list("", None)).unwrap().entries, error);
+        match block_on(store.commit(put(number))) {
+            Ok(revision) => println!("@done {number} {revision}"),
+            Err(error) => {
+                assert!(matches!(error, CommitError::Write(_)), "{error}");
+                println!("@refused {error}");
+                break;
+            }
         }
     }
-    unreachable!("a disk is not endless")
+    let again = block_on(store.commit(Txn::default()));
+    assert!(matches!(again, Err(CommitError::Closed(_))), "{again:?}");
+    println!("@closed");
+}
+
+fn key(number: u64) -> Key {
+    Key::new(format!("/{number:06}"))
+}
+
+fn value(number: u64) -> bytes::Bytes {
+    vec![number.to_le_bytes()[0]; 5000].into()
+}
+
+fn put(number: u64) -> Txn {
+    let ops = vec![Op::Put {
+        key: key(number),
+        value: value(number),
+        soft: false,
+    }];
+    Txn {
+        compares: vec![],
+        ops,
+    }
 }

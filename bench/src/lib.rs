@@ -1,1 +1,0 @@
-//! Scale and latency benchmark with hollow nodes.
