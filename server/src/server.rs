@@ -114,6 +114,7 @@ impl Server {
                 &registry,
                 &heartbeats,
                 &events,
+                &metrics,
                 &config.timing,
                 &stop,
             );

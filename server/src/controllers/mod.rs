@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::events::Recorder;
 use crate::heartbeats::Heartbeats;
+use crate::metrics::Metrics;
 use crate::registry::Registry;
 use daemonset::DaemonSets;
 use node_lifecycle::{Graces, NodeLifecycle};
@@ -43,6 +44,7 @@ pub fn start(
     registry: &Registry,
     heartbeats: &Heartbeats,
     events: &Recorder,
+    metrics: &Metrics,
     timing: &Timing,
     stop: &CancellationToken,
 ) {
@@ -59,7 +61,7 @@ pub fn start(
     tasks.spawn(pod_gc::run(registry.clone(), clock, stop.clone()));
     tasks.spawn(owner_gc::run(registry.clone(), stop.clone()));
     tasks.spawn(namespace::run(registry.clone(), stop.clone()));
-    let daemonsets = DaemonSets::new(registry.clone(), events.clone());
+    let daemonsets = DaemonSets::new(registry.clone(), events.clone(), metrics.clone());
     tasks.spawn(daemonsets.run(stop.clone()));
 }
 

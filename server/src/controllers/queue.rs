@@ -131,6 +131,11 @@ impl<K: Clone + Ord> Queue<K> {
         keys
     }
 
+    /// How many keys are ready and wait for a worker.
+    pub(crate) fn depth(&self) -> usize {
+        self.inner.lock().ready.len()
+    }
+
     /// Gives a key back.
     pub(crate) fn done(&self, key: &K) {
         let mut inner = self.inner.lock();

@@ -209,7 +209,10 @@ impl Nodes {
             .map(Ok)
             // The receiver ended: this stream was too slow for its node's changes.
             .chain(stream::once(async {
-                Err(Status::from(ApiError::too_old(0, 0)))
+                Err(Status::from(ApiError::new(
+                    Reason::Expired,
+                    "this stream was too slow for its node's changes: open it again",
+                )))
             }));
         Ok(stream::iter(first.into_iter().map(Ok))
             .chain(later)

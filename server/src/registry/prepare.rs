@@ -163,7 +163,8 @@ impl Registry {
                 soft: false,
             });
         }
-        if let Answer::Written(_, object) = &prepared.answer {
+        // Only people read warnings.
+        if let (Answer::Written(_, object), false) = (&prepared.answer, caller.is_internal()) {
             prepared.warnings = admit::warnings(kind, object);
         }
         Ok(prepared)
@@ -276,7 +277,9 @@ impl Registry {
         }
         let compare = Compare::At(keys::of(kind, &stored.key), stored.revision);
         let mut prepared = Prepared::put(kind, new, compare, strategy.soft(&stored.key));
-        if let (Answer::Written(_, object), false) = (&prepared.answer, status) {
+        if let (Answer::Written(_, object), false) =
+            (&prepared.answer, status || caller.is_internal())
+        {
             prepared.warnings = admit::warnings(kind, object);
         }
         Ok(prepared)

@@ -29,9 +29,12 @@ use super::queue::Queue;
 use crate::auth::Caller;
 use crate::cache::Subscription;
 use crate::events::Recorder;
+use crate::metrics::Metrics;
 use crate::registry::Registry;
 use index::{Index, KINDS, Wake};
 
+/// The controller's name in metrics.
+const NAME: &str = "daemonset";
 /// DaemonSets synced at once, of different keys (spec/daemonset.md 1).
 const WORKERS: usize = 2;
 /// Between two sweeps of forgotten back-off entries.
@@ -45,6 +48,7 @@ pub(super) struct DaemonSets {
 struct Inner {
     registry: Registry,
     events: Recorder,
+    metrics: Metrics,
     caller: Caller,
     queue: Queue<NamespacedName>,
     state: Mutex<State>,
@@ -60,7 +64,7 @@ struct State {
 
 impl DaemonSets {
     /// Over everything the registry's cache shows now; every DaemonSet is looked at once.
-    pub(super) fn new(registry: Registry, events: Recorder) -> Self {
+    pub(super) fn new(registry: Registry, events: Recorder, metrics: Metrics) -> Self {
         let (all, changes) = registry.cache().list_and_subscribe(&KINDS);
         let mut index = Index::default();
         let wake = index.rebuild(&all.items, registry.cache());
@@ -75,6 +79,7 @@ impl DaemonSets {
             inner: Inner {
                 registry,
                 events,
+                metrics,
                 caller: Caller::internal("daemonset-controller"),
                 queue: Queue::new(),
                 state: Mutex::new(state),
@@ -160,10 +165,12 @@ impl Inner {
                 }
                 Err(_) => {
                     tracing::error!(daemonset = %key, "a sync panicked; it is tried again");
+                    self.metrics.panic(NAME);
                     self.retry(key.clone());
                 }
             }
             self.queue.done(&key);
+            self.metrics.queue_depth(NAME, self.queue.depth());
         }
     }
 
