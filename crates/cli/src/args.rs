@@ -14,7 +14,7 @@ use crate::cmd;
     version,
     propagate_version = false,
     max_term_width = 100,
-    after_help = "Start with `muster server` (or `muster up` for a server and a node on this machine), then \
+    after_help = "`muster demo` shows what it is. Start with `muster server` (or `muster up` for a server and a node on this machine), then \
                   `muster apply -f daemon.yaml` and `muster explain ds/NAME`."
 )]
 pub(crate) struct Cli {
@@ -93,6 +93,9 @@ pub(crate) enum Command {
     /// Run a node: the agent that keeps its pods running
     #[cfg(feature = "agent")]
     Agent(Box<cmd::agent::AgentArgs>),
+    /// Show all of it on this machine in half a minute, and clean up
+    #[cfg(all(feature = "server", feature = "agent"))]
+    Demo(cmd::demo::DemoArgs),
     /// Run a server and a node on this machine, in one process
     #[cfg(all(feature = "server", feature = "agent"))]
     Up(Box<cmd::up::UpArgs>),

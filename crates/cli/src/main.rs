@@ -6,6 +6,8 @@
 mod args;
 mod cmd;
 mod console;
+#[cfg(all(feature = "server", feature = "agent"))]
+mod demo;
 mod failure;
 mod follow;
 mod manifests;
@@ -85,6 +87,8 @@ async fn run(command: Command, session: &mut Session) -> Outcome {
         Command::Server(args) => Box::pin(args.run(session)).await,
         #[cfg(feature = "agent")]
         Command::Agent(args) => Box::pin(args.run(session)).await,
+        #[cfg(all(feature = "server", feature = "agent"))]
+        Command::Demo(args) => Box::pin(args.run(session)).await,
         #[cfg(all(feature = "server", feature = "agent"))]
         Command::Up(args) => Box::pin(args.run(session)).await,
         Command::Store(args) => args.run(session),

@@ -6,6 +6,8 @@ pub(crate) mod apply;
 pub(crate) mod completion;
 pub(crate) mod cordon;
 pub(crate) mod delete;
+#[cfg(all(feature = "server", feature = "agent"))]
+pub(crate) mod demo;
 pub(crate) mod describe;
 pub(crate) mod diff;
 pub(crate) mod events;
