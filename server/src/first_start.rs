@@ -1,54 +1,36 @@
-//! What must be there before the first request: namespaces with their service accounts, priority
+//! What must be there before the first request: namespaces with their service accounts, the system's priority
 //! classes, and the cluster's identity.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use muster_model::kind::{Kind, NAMESPACE, PRIORITY_CLASS};
-use muster_model::object::{NamespacedName, Object};
+use muster_model::kind::{NAMESPACE, PRIORITY_CLASS};
+use muster_model::object::Object;
 use muster_store::{CommitError, Compare, Key, Op, Store, Txn};
 use serde_json::json;
 
 use crate::auth::Caller;
-use crate::registry::{Registry, Write, namespace};
+use crate::registry::{Registry, Write, namespace, priority_class};
 use crate::status::ApiError;
 
 const CLUSTER_ID: &str = "/muster/cluster-id";
 
-/// The two priority classes that Kubernetes always has, and their values.
-const PRIORITY_CLASSES: [(&str, i64); 2] = [
-    ("system-node-critical", 2_000_001_000),
-    ("system-cluster-critical", 2_000_000_000),
-];
-
-/// Makes the initial namespaces and priority classes that are missing.
+/// Makes the initial namespaces and the system's priority classes that are missing.
 pub(crate) async fn objects(registry: &Registry) -> Result<(), ApiError> {
-    let missing = |kind: &'static Kind, name: &str| {
-        registry
-            .cache()
-            .get(kind, &NamespacedName::new("", name))
-            .is_none()
-    };
-    let object = |tree| Object::from_value(tree).expect("the trees below are mappings");
-    let mut writes = Vec::new();
-    for name in namespace::INITIAL {
-        if missing(&NAMESPACE, name) {
-            writes.push(Write::create(
-                &NAMESPACE,
-                object(json!({"metadata": {"name": name}})),
-            ));
-        }
-    }
-    for (name, value) in PRIORITY_CLASSES {
-        if missing(&PRIORITY_CLASS, name) {
-            let tree = json!({
-                "metadata": {"name": name},
-                "value": value,
-                "description": "Used for pods that must not be evicted.",
-            });
-            writes.push(Write::create(&PRIORITY_CLASS, object(tree)));
-        }
-    }
+    let namespaces = namespace::INITIAL.into_iter().map(|name| {
+        let tree = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+        let object = Object::from_value(tree).expect("the tree above is a mapping");
+        (&NAMESPACE, object)
+    });
+    let classes = priority_class::system().map(|class| (&PRIORITY_CLASS, class));
+    let writes = namespaces
+        .chain(classes)
+        .filter(|(kind, object)| {
+            let known = registry.cache().get(kind, &object.namespaced_name());
+            known.is_none()
+        })
+        .map(|(kind, object)| Write::create(kind, object))
+        .collect();
     for answer in registry
         .commit(&Caller::internal("first-start"), writes)
         .await

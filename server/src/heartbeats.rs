@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use muster_model::time::SharedClock;
 use parking_lot::RwLock;
-use tokio::sync::watch;
 
 /// The last beat of every node. Cheap to clone.
 #[derive(Clone)]
@@ -19,65 +18,72 @@ struct Inner {
     /// Silence is counted from here for nodes that this server has not heard yet: a restart of the server
     /// is no fault of theirs.
     start: Duration,
-    last: RwLock<BTreeMap<String, Duration>>,
-    /// A node that was silent beats again: somebody may want to look at once.
-    returned: watch::Sender<u64>,
+    nodes: RwLock<BTreeMap<String, Seen>>,
 }
 
-/// A beat after this much silence wakes whoever waits for returning nodes.
-const LONG_SILENCE: Duration = Duration::from_secs(20);
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Silence is counted from here.
+    since: Duration,
+    /// Whether the node itself was heard.
+    heard: bool,
+}
 
 impl Heartbeats {
     /// Nobody heard yet.
     pub fn new(clock: SharedClock) -> Self {
         let start = clock.monotonic();
-        let (returned, _) = watch::channel(0);
         Self {
             inner: Arc::new(Inner {
                 clock,
                 start,
-                last: RwLock::new(BTreeMap::new()),
-                returned,
+                nodes: RwLock::new(BTreeMap::new()),
             }),
         }
     }
 
     /// The node was heard just now.
     pub fn beat(&self, node: &str) {
-        let now = self.inner.clock.monotonic();
-        let previous = self
-            .inner
-            .last
+        let seen = Seen {
+            since: self.inner.clock.monotonic(),
+            heard: true,
+        };
+        self.inner.nodes.write().insert(node.to_owned(), seen);
+    }
+
+    /// A Node object has come into being: its silence counts from now, however long this server has run.
+    pub fn appeared(&self, node: &str) {
+        let since = self.inner.clock.monotonic();
+        self.inner
+            .nodes
             .write()
-            .insert(node.to_owned(), now)
-            .unwrap_or(self.inner.start);
-        if now.saturating_sub(previous) >= LONG_SILENCE {
-            self.inner.returned.send_modify(|count| *count += 1);
-        }
+            .entry(node.to_owned())
+            .and_modify(|seen| seen.since = since)
+            .or_insert(Seen {
+                since,
+                heard: false,
+            });
     }
 
     /// The node was removed.
     pub fn forget(&self, node: &str) {
-        self.inner.last.write().remove(node);
+        self.inner.nodes.write().remove(node);
     }
 
-    /// How long the node has been silent; since this server's start when it was not heard at all.
+    /// How long the node has been silent; since it appeared, or since this server's start, when it was not heard.
     pub fn silent_for(&self, node: &str) -> Duration {
-        let last = self.inner.last.read().get(node).copied();
+        let since = self.inner.nodes.read().get(node).map(|seen| seen.since);
         self.inner
             .clock
             .monotonic()
-            .saturating_sub(last.unwrap_or(self.inner.start))
+            .saturating_sub(since.unwrap_or(self.inner.start))
     }
 
     /// Whether the node beat within this time (false for one that this server never heard).
     pub fn heard_within(&self, node: &str, limit: Duration) -> bool {
-        let last = self.inner.last.read().get(node).copied();
-        last.is_some_and(|last| self.inner.clock.monotonic().saturating_sub(last) < limit)
-    }
-
-    /// Changes whenever a node beats after a long silence.
-    pub fn returned(&self) -> watch::Receiver<u64> {
-        self.inner.returned.subscribe()
+        let seen = self.inner.nodes.read().get(node).copied();
+        seen.is_some_and(|seen| {
+            seen.heard && self.inner.clock.monotonic().saturating_sub(seen.since) < limit
+        })
     }
 }

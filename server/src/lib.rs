@@ -29,6 +29,7 @@ mod health;
 pub mod heartbeats;
 mod leases;
 pub mod listen;
+pub mod machines;
 pub mod metrics;
 mod node_feed;
 pub mod registry;

@@ -27,6 +27,7 @@ use crate::health;
 use crate::heartbeats::Heartbeats;
 use crate::leases::Leases;
 use crate::listen::{self, Listener};
+use crate::machines;
 use crate::metrics::Metrics;
 use crate::node_feed::NodeFeeds;
 use crate::registry::{Ids, Registry};
@@ -50,8 +51,8 @@ pub enum StartError {
     /// The store cannot be written.
     #[error("could not write to the store")]
     Write(#[from] CommitError),
-    /// The initial namespaces cannot be made.
-    #[error("could not make the initial namespaces")]
+    /// The initial objects cannot be made.
+    #[error("could not make the initial namespaces and priority classes")]
     FirstStart(#[from] ApiError),
     /// The server's certificate cannot be made.
     #[error("could not make the server's certificate")]
@@ -104,6 +105,7 @@ impl Server {
         let registry = Registry::new(Arc::clone(&store), cache.clone(), clock.clone(), ids);
         let cluster_id = first_start::cluster_id(&store, registry.ids().uid()).await?;
         first_start::objects(&registry).await?;
+        machines::forget_unused(&registry).await?;
         let (events, scribe) = Recorder::new(registry.clone());
         foundations.spawn(scribe.run(sink.clone()));
         let metrics = Metrics::new();

@@ -7,7 +7,9 @@
 
 mod support;
 
-use muster_model::kind::{CONFIG_MAP, DAEMON_SET, EVENT, NAMESPACE, NODE, POD, SERVICE_ACCOUNT};
+use muster_model::kind::{
+    CONFIG_MAP, DAEMON_SET, EVENT, NAMESPACE, NODE, POD, PRIORITY_CLASS, SERVICE_ACCOUNT,
+};
 use muster_model::object::Object;
 use muster_proto::v1;
 use muster_proto::v1::watch_event::Type;
@@ -740,4 +742,24 @@ async fn events_are_objects_like_others() {
     })
     .await;
     assert_eq!(event.text_at("/message"), "Created pod: web-x");
+}
+
+#[tokio::test]
+async fn a_first_start_makes_the_systems_priority_classes_which_stay() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin().await;
+    for (name, value) in [
+        ("system-node-critical", 2_000_001_000),
+        ("system-cluster-critical", 2_000_000_000),
+    ] {
+        let class = admin.get(&PRIORITY_CLASS, "", name).await.unwrap();
+        assert_eq!(class.at("/value"), Some(&json!(value)));
+        let refused = admin.delete(&PRIORITY_CLASS, "", name).await.unwrap_err();
+        assert_eq!(
+            message(&refused),
+            format!(
+                "priorityclasses.scheduling.k8s.io \"{name}\" is forbidden: this is a system priority class and cannot be deleted"
+            )
+        );
+    }
 }

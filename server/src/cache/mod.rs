@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_model::kind::{KINDS, Kind, NODE};
-use muster_model::object::NamespacedName;
+use muster_model::object::{NamespacedName, Object};
 use muster_store::{Revision, Store, WatchError};
 use parking_lot::RwLock;
 use tokio::sync::watch;
@@ -175,6 +175,16 @@ impl Cache {
     /// Objects of any kind that name this uid in `metadata.ownerReferences`.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Stored>> {
         self.inner.state.read().owned_by(uid)
+    }
+
+    /// Whether any object that names this uid in `metadata.ownerReferences` passes. Stops at the first that does.
+    pub fn any_owned_by(&self, uid: &str, passes: impl Fn(&Object) -> bool) -> bool {
+        self.inner.state.read().any_owned_by(uid, passes)
+    }
+
+    /// Whether this object is in the store but could not be read: it is there, whatever [`Cache::get`] says.
+    pub fn is_broken(&self, kind: &Kind, key: &NamespacedName) -> bool {
+        self.inner.state.read().is_broken(kind, key)
     }
 
     /// The object of any kind with this uid.

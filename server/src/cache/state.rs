@@ -320,6 +320,18 @@ impl State {
             .collect()
     }
 
+    pub(super) fn any_owned_by(&self, uid: &str, passes: impl Fn(&Object) -> bool) -> bool {
+        let mut ids = self.by_owner.get(uid).into_iter().flatten();
+        ids.any(|(kind, key)| {
+            let found = self.per(kind).objects.get(key);
+            found.is_some_and(|stored| passes(stored.object()))
+        })
+    }
+
+    pub(super) fn is_broken(&self, kind: &Kind, key: &NamespacedName) -> bool {
+        !self.broken.is_empty() && self.broken.contains_key(keys::of(kind, key).as_str())
+    }
+
     pub(super) fn by_uid(&self, uid: &str) -> Option<Arc<Stored>> {
         let (kind, key) = self.by_uid.get(uid)?;
         self.get(kind, key)

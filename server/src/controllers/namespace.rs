@@ -1,5 +1,6 @@
 //! Empties a namespace that is being deleted, then lets it go (spec/kube-api.md 9, Delete).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_model::kind::{KINDS, Kind, NAMESPACE};
@@ -21,24 +22,12 @@ pub(super) async fn run(registry: Registry, stop: CancellationToken) {
     let caller = Caller::internal("namespace-controller");
     let mut failures = 0;
     loop {
-        let (snapshot, mut changes) = registry.cache().list_and_subscribe(KINDS);
-        drop(snapshot);
-        let mut ended_well = sync_all(&registry, &caller).await;
-        while ended_well {
-            let batch = tokio::select! {
-                () = stop.cancelled() => return,
-                batch = changes.next() => batch,
-            };
-            let Ok(batch) = batch else { break };
-            // What matters is a namespace that begins to go, and content that leaves one that is going.
-            let matters = batch
-                .iter()
-                .any(|change| change.kind() == &NAMESPACE || change.new.is_none());
-            if matters {
-                ended_well = sync_all(&registry, &caller).await;
-            }
-        }
-        failures = if ended_well { 0 } else { failures + 1 };
+        let ended = tokio::select! {
+            () = stop.cancelled() => return,
+            ended = follow(&registry, &caller) => ended,
+        };
+        // Too slow, or a write failed: look at every namespace again, after a pause that grows with failures.
+        failures = if ended.is_err() { failures + 1 } else { 0 };
         tokio::select! {
             () = stop.cancelled() => return,
             () = tokio::time::sleep(retry_delay(&registry, failures)) => {}
@@ -46,18 +35,41 @@ pub(super) async fn run(registry: Registry, stop: CancellationToken) {
     }
 }
 
-/// Looks at every terminating namespace; `false`: a write failed.
-async fn sync_all(registry: &Registry, caller: &Caller) -> bool {
-    let mut fine = true;
-    for namespace in registry.cache().list(&NAMESPACE).items {
-        if namespace.object().is_terminating() {
-            fine &= sync(registry, caller, &namespace).await;
+/// A write failed; its text is logged where it happened.
+struct Failed;
+
+/// Every terminating namespace there is, then those that changes concern. Ends when it was too slow, or on a
+/// failure.
+async fn follow(registry: &Registry, caller: &Caller) -> Result<(), Failed> {
+    let mut changes = registry.cache().subscribe(KINDS);
+    let all = registry.cache().list(&NAMESPACE).items;
+    let mut names: BTreeSet<String> = all.iter().map(|ns| ns.name().to_owned()).collect();
+    loop {
+        for name in &names {
+            let key = NamespacedName::new("", name.as_str());
+            let namespace = registry.cache().get(&NAMESPACE, &key);
+            if let Some(namespace) = namespace.filter(|ns| ns.object().is_terminating()) {
+                sync(registry, caller, &namespace).await?;
+            }
         }
+        let Ok(batch) = changes.next().await else {
+            return Ok(());
+        };
+        // What matters is a namespace that begins to go, and content that leaves one that is going: nothing is
+        // created in it any more.
+        names = batch
+            .iter()
+            .filter(|change| change.kind() == &NAMESPACE || change.new.is_none())
+            .map(|change| match change.kind() {
+                kind if kind == &NAMESPACE => change.key().name.clone(),
+                _ => change.key().namespace.clone(),
+            })
+            .filter(|name| !name.is_empty())
+            .collect();
     }
-    fine
 }
 
-async fn sync(registry: &Registry, caller: &Caller, namespace: &Stored) -> bool {
+async fn sync(registry: &Registry, caller: &Caller, namespace: &Stored) -> Result<(), Failed> {
     let content = content(registry, namespace.name());
     let writes: Vec<Write> = if content.is_empty() {
         vec![release(namespace)]
@@ -69,20 +81,20 @@ async fn sync(registry: &Registry, caller: &Caller, namespace: &Stored) -> bool 
             .map(|stored| delete(stored))
             .collect()
     };
-    let mut fine = true;
+    let mut ended = Ok(());
     for batch in writes.chunks(BATCH) {
         for answer in registry.commit(caller, batch.to_vec()).await {
             match answer {
                 Ok(_) => {}
-                Err(error) if error.is_not_found() || error.is_conflict() => {}
+                Err(error) if error.is_not_found() => {}
                 Err(error) => {
                     tracing::warn!(namespace = namespace.name(), %error, "could not empty a namespace");
-                    fine = false;
+                    ended = Err(Failed);
                 }
             }
         }
     }
-    fine
+    ended
 }
 
 fn content(registry: &Registry, namespace: &str) -> Vec<Arc<Stored>> {
@@ -108,17 +120,10 @@ fn release(namespace: &Stored) -> Write {
         key,
         Precondition::uid(namespace.uid()),
         |object| {
-            if let Some(list) = object
-                .tree_mut()
-                .get_mut("spec")
-                .and_then(|spec| spec.get_mut("finalizers"))
-                && let Some(list) = list.as_array_mut()
-            {
+            let spec = object.tree_mut().get_mut("spec");
+            let list = spec.and_then(|spec| spec.get_mut("finalizers"));
+            if let Some(list) = list.and_then(Value::as_array_mut) {
                 list.retain(|f| f.as_str() != Some(finalizer::KUBERNETES));
-            } else {
-                object
-                    .tree_mut()
-                    .insert("spec".into(), Value::Object(serde_json::Map::new()));
             }
             Ok(())
         },

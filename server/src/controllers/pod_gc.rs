@@ -11,6 +11,7 @@ use muster_model::object::{NamespacedName, Object};
 use muster_model::reason::{condition, taint};
 use muster_model::time::{self, SharedClock, Timestamp};
 use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::node_lifecycle::Health;
@@ -32,6 +33,7 @@ pub(super) async fn run(registry: Registry, clock: SharedClock, stop: Cancellati
     let caller = Caller::internal("pod-garbage-collector");
     let mut missing = MissingNodes::default();
     let mut ticks = tokio::time::interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
@@ -44,15 +46,25 @@ pub(super) async fn run(registry: Registry, clock: SharedClock, stop: Cancellati
     }
 }
 
-/// Since when each node that some pod names has been missing.
+/// Since when each node that some pod names has been missing, on the monotonic clock.
 #[derive(Debug, Default)]
-struct MissingNodes(BTreeMap<String, Duration>);
+struct MissingNodes {
+    since: BTreeMap<String, Duration>,
+    /// Those that the present look has found missing.
+    found: BTreeMap<String, Duration>,
+}
 
 impl MissingNodes {
-    /// Whether this node has been missing long enough at `now`, on the monotonic clock.
+    /// Whether this node, missing at `now`, has been so at every look for long enough.
     fn long_missing(&mut self, node: &str, now: Duration) -> bool {
-        let since = *self.0.entry(node.to_owned()).or_insert(now);
+        let since = self.since.get(node).copied().unwrap_or(now);
+        self.found.insert(node.to_owned(), since);
         now.saturating_sub(since) >= MISSING_FOR
+    }
+
+    /// The look is over: what was not found missing is there, or nobody asks for it any more.
+    fn remember(&mut self) {
+        self.since = std::mem::take(&mut self.found);
     }
 }
 
@@ -66,9 +78,8 @@ struct Doomed {
 fn look(registry: &Registry, missing: &mut MissingNodes, now: Duration) -> Vec<Doomed> {
     let cache = registry.cache();
     let pods = cache.list(&POD).items;
+    let is_there = |name: &str| cache.is_broken(&NODE, &NamespacedName::new("", name));
     let node = |name: &str| cache.get(&NODE, &NamespacedName::new("", name));
-    missing.0.retain(|name, _| node(name).is_none());
-
     let mut doomed = Vec::new();
     let mut finished = Vec::new();
     for pod in pods {
@@ -84,10 +95,12 @@ fn look(registry: &Registry, missing: &mut MissingNodes, now: Duration) -> Vec<D
             continue;
         }
         match node(node_name) {
-            None if missing.long_missing(node_name, now) => doomed.push(Doomed {
-                pod,
-                lost: !terminal,
-            }),
+            None if !is_there(node_name) && missing.long_missing(node_name, now) => {
+                doomed.push(Doomed {
+                    pod,
+                    lost: !terminal,
+                })
+            }
             Some(node) if object.is_terminating() && is_given_up(&node) => {
                 doomed.push(Doomed { pod, lost: false })
             }
@@ -95,6 +108,7 @@ fn look(registry: &Registry, missing: &mut MissingNodes, now: Duration) -> Vec<D
             _ => {}
         }
     }
+    missing.remember();
     doomed.extend(
         surplus(finished)
             .into_iter()

@@ -4,6 +4,7 @@
 //! controllers, agents --> Recorder (bounded) --> Scribe task --> Correlator --> one commit a batch
 //! ```
 
+mod ages;
 mod correlate;
 
 use std::time::Duration;
@@ -13,12 +14,13 @@ use muster_model::object::{NamespacedName, Object};
 use muster_model::time::{self, SharedClock, Timestamp};
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use ages::Ages;
 pub use correlate::{Correlator, Note, Outcome, Regarding};
 
 use crate::auth::Caller;
-use crate::cache::Stored;
 use crate::registry::{DeleteOptions, Precondition, Registry, Write};
 
 /// Events waiting to be written at most; a new one is dropped when full (events are best effort).
@@ -27,8 +29,6 @@ const WAITING: usize = 4_096;
 const BATCH: usize = 256;
 /// Events are gathered for this long before they are written, so that a burst is one commit.
 const GATHER: Duration = Duration::from_millis(50);
-/// Events are removed when they did not repeat for this long, as Kubernetes does.
-const KEPT: Duration = Duration::from_secs(3_600);
 /// Between two sweeps of old events.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -48,6 +48,7 @@ impl Recorder {
             registry,
             receiver,
             correlator: Correlator::default(),
+            ages: Ages::default(),
             caller: Caller::internal("events"),
         };
         (Self { sender, clock }, scribe)
@@ -83,14 +84,7 @@ impl Recorder {
         reason: &str,
         message: String,
     ) {
-        let note = Note {
-            regarding: Regarding::of(object),
-            type_,
-            reason: reason.to_owned(),
-            message,
-            component: component.to_owned(),
-            host: String::new(),
-        };
+        let note = Note::about(object, type_, component, reason, message);
         self.note(note, self.clock.now());
     }
 
@@ -117,6 +111,43 @@ impl Regarding {
 }
 
 impl Note {
+    /// Something ordinary happened to `object`.
+    pub fn normal(
+        component: &str,
+        object: &Object,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::about(object, "Normal", component, reason, message.into())
+    }
+
+    /// Something happened to `object` that its owner should look at.
+    pub fn warning(
+        component: &str,
+        object: &Object,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::about(object, "Warning", component, reason, message.into())
+    }
+
+    fn about(
+        object: &Object,
+        type_: &'static str,
+        component: &str,
+        reason: &str,
+        message: String,
+    ) -> Self {
+        Self {
+            regarding: Regarding::of(object),
+            type_,
+            reason: reason.to_owned(),
+            message,
+            component: component.to_owned(),
+            host: String::new(),
+        }
+    }
+
     /// Reads an Event object that an agent sent; `None` when it names no object or reason.
     pub fn of_event(event: &Object) -> Option<Self> {
         let text = |pointer: &str| event.text_at(pointer).to_owned();
@@ -149,6 +180,7 @@ pub struct Scribe {
     registry: Registry,
     receiver: mpsc::Receiver<(Note, Timestamp)>,
     correlator: Correlator,
+    ages: Ages,
     caller: Caller,
 }
 
@@ -156,6 +188,7 @@ impl Scribe {
     /// Runs until told to stop, then writes what is waiting.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut sweeps = tokio::time::interval(SWEEP);
+        sweeps.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             tokio::select! {
@@ -181,43 +214,32 @@ impl Scribe {
 
     async fn write(&mut self, notes: Vec<(Note, Timestamp)>) {
         let now = self.registry.clock().monotonic();
-        // One write per event in a batch: of several repeats only the last one counts.
-        let mut writes: Vec<(String, Write)> = Vec::with_capacity(notes.len());
+        // One write per event, in the order of their first notes, however often it is in the batch.
+        let mut entries: Vec<Entry> = Vec::with_capacity(notes.len());
         for (note, at) in notes {
-            let namespace = namespace_of(&note.regarding);
-            let name = self
-                .registry
-                .ids()
-                .name(&format!("{}.", note.regarding.name));
-            let (name, write) = match self.correlator.judge(&note, &name, now) {
+            let prefix = format!("{}.", note.regarding.name);
+            let fresh = self.registry.ids().name(&prefix);
+            let (name, count, message) = match self.correlator.judge(&note, &fresh, now) {
                 Outcome::Drop => continue,
-                Outcome::Create => {
-                    let write = create(&note, &namespace, &name, at);
-                    (name, write)
-                }
+                Outcome::Create => (fresh, 1, note.message.clone()),
                 Outcome::Repeat {
                     name,
                     count,
                     message,
-                } => match writes.iter().any(|(n, _)| *n == name) {
-                    // First seen in this very batch: the create carries the count.
-                    true => {
-                        let mut again = note.clone();
-                        again.message = message;
-                        let write = create_counted(&again, &namespace, &name, at, count);
-                        (name, write)
-                    }
-                    false => {
-                        let write =
-                            repeat(&self.registry, &note, &namespace, &name, at, count, message);
-                        (name, write)
-                    }
-                },
+                } => (name, count, message),
             };
-            writes.retain(|(known, _)| *known != name);
-            writes.push((name, write));
+            match entries.iter_mut().find(|entry| entry.name == name) {
+                Some(entry) => entry.again(count, message, at),
+                None => entries.push(Entry {
+                    name,
+                    note: Note { message, ..note },
+                    count,
+                    first: at,
+                    last: at,
+                }),
+            }
         }
-        let writes = writes.into_iter().map(|(_, write)| write).collect();
+        let writes = entries.iter().map(|entry| self.write_of(entry)).collect();
         for answer in self.registry.commit(&self.caller, writes).await {
             match answer {
                 Ok(_) => {}
@@ -228,26 +250,36 @@ impl Scribe {
         }
     }
 
-    async fn sweep(&self) {
-        let now = self.registry.clock().now();
-        let old = |stored: &Stored| {
-            let event = stored.object();
-            let last = [
-                "/lastTimestamp",
-                "/eventTime",
-                "/metadata/creationTimestamp",
-            ];
-            let last = last
-                .iter()
-                .find_map(|pointer| time::parse(event.text_at(pointer)));
-            last.is_none_or(|last| now.duration_since(last).unsigned_abs() > KEPT)
-        };
+    fn write_of(&self, entry: &Entry) -> Write {
+        let key = NamespacedName::new(namespace_of(&entry.note.regarding), entry.name.as_str());
+        // It may have been swept, or deleted by a person.
+        if self.registry.cache().get(&EVENT, &key).is_none() {
+            return Write::create(&EVENT, entry.to_object());
+        }
+        let (count, message) = (entry.count, entry.note.message.clone());
+        let last = time::to_seconds_text(entry.last);
+        Write::edit(&EVENT, key, Precondition::default(), move |event| {
+            let tree = event.tree_mut();
+            tree.insert("count".into(), count.into());
+            tree.insert("lastTimestamp".into(), last.clone().into());
+            tree.insert("message".into(), message.clone().into());
+            Ok(())
+        })
+    }
+
+    /// Removes what has not happened again for an hour.
+    async fn sweep(&mut self) {
+        let clock = self.registry.clock();
         let events = self.registry.cache().list(&EVENT).items;
-        let doomed: Vec<Write> = events
-            .iter()
-            .filter(|stored| old(stored))
+        let old = self.ages.old(&events, clock.monotonic(), clock.now());
+        let doomed: Vec<Write> = old
+            .into_iter()
             .map(|stored| {
-                Write::delete(&EVENT, stored.key.clone(), DeleteOptions::now(stored.uid()))
+                let options = DeleteOptions {
+                    precondition: Precondition::version(stored),
+                    ..DeleteOptions::default()
+                };
+                Write::delete(&EVENT, stored.key.clone(), options)
             })
             .collect();
         for batch in doomed.chunks(BATCH) {
@@ -263,6 +295,54 @@ impl Scribe {
     }
 }
 
+/// What one batch does to one event.
+struct Entry {
+    name: String,
+    /// What it says in the end.
+    note: Note,
+    count: u64,
+    first: Timestamp,
+    last: Timestamp,
+}
+
+impl Entry {
+    fn again(&mut self, count: u64, message: String, at: Timestamp) {
+        self.count = count;
+        self.note.message = message;
+        self.first = self.first.min(at);
+        self.last = self.last.max(at);
+    }
+
+    fn to_object(&self) -> Object {
+        let note = &self.note;
+        let about = &note.regarding;
+        let mut involved = json!({
+            "apiVersion": about.api_version, "kind": about.kind, "name": about.name, "uid": about.uid,
+        });
+        if !about.namespace.is_empty() {
+            involved["namespace"] = about.namespace.clone().into();
+        }
+        if !about.field_path.is_empty() {
+            involved["fieldPath"] = about.field_path.clone().into();
+        }
+        let mut source = json!({"component": note.component});
+        if !note.host.is_empty() {
+            source["host"] = note.host.clone().into();
+        }
+        let tree = json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {"namespace": namespace_of(about), "name": self.name},
+            "involvedObject": involved,
+            "type": note.type_, "reason": note.reason, "message": note.message,
+            "source": source, "reportingComponent": note.component, "reportingInstance": note.host,
+            "firstTimestamp": time::to_seconds_text(self.first),
+            "lastTimestamp": time::to_seconds_text(self.last),
+            "count": self.count,
+        });
+        Object::from_value(tree).expect("json! of a mapping is a mapping")
+    }
+}
+
 /// Events of cluster-scoped objects live in `default`.
 fn namespace_of(regarding: &Regarding) -> String {
     if regarding.namespace.is_empty() {
@@ -270,62 +350,4 @@ fn namespace_of(regarding: &Regarding) -> String {
     } else {
         regarding.namespace.clone()
     }
-}
-
-fn create(note: &Note, namespace: &str, name: &str, at: Timestamp) -> Write {
-    create_counted(note, namespace, name, at, 1)
-}
-
-fn create_counted(note: &Note, namespace: &str, name: &str, at: Timestamp, count: u64) -> Write {
-    let time = time::to_seconds_text(at);
-    let mut involved = json!({
-        "apiVersion": note.regarding.api_version, "kind": note.regarding.kind, "name": note.regarding.name,
-        "uid": note.regarding.uid,
-    });
-    if !note.regarding.namespace.is_empty() {
-        involved["namespace"] = note.regarding.namespace.clone().into();
-    }
-    if !note.regarding.field_path.is_empty() {
-        involved["fieldPath"] = note.regarding.field_path.clone().into();
-    }
-    let mut source = json!({"component": note.component});
-    if !note.host.is_empty() {
-        source["host"] = note.host.clone().into();
-    }
-    let tree = json!({
-        "apiVersion": "v1", "kind": "Event",
-        "metadata": {"namespace": namespace, "name": name},
-        "involvedObject": involved,
-        "type": note.type_, "reason": note.reason, "message": note.message,
-        "source": source, "reportingComponent": note.component, "reportingInstance": note.host,
-        "firstTimestamp": time, "lastTimestamp": time, "count": count,
-    });
-    let object = Object::from_value(tree).expect("json! of a mapping is a mapping");
-    Write::create(&EVENT, object)
-}
-
-fn repeat(
-    registry: &Registry,
-    note: &Note,
-    namespace: &str,
-    name: &str,
-    at: Timestamp,
-    count: u64,
-    message: String,
-) -> Write {
-    let key = NamespacedName::new(namespace, name);
-    // It may have been swept, or deleted by a person.
-    if registry.cache().get(&EVENT, &key).is_none() {
-        let mut again = note.clone();
-        again.message = message;
-        return create_counted(&again, namespace, name, at, count);
-    }
-    let time = time::to_seconds_text(at);
-    Write::edit(&EVENT, key, Precondition::default(), move |event| {
-        let tree = event.tree_mut();
-        tree.insert("count".into(), count.into());
-        tree.insert("lastTimestamp".into(), time.clone().into());
-        tree.insert("message".into(), message.clone().into());
-        Ok(())
-    })
 }

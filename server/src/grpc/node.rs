@@ -23,6 +23,7 @@ use crate::cache::Change;
 use crate::events::Recorder;
 use crate::heartbeats::Heartbeats;
 use crate::leases::{self, Leases};
+use crate::machines;
 use crate::metrics::Metrics;
 use crate::node_feed::NodeFeeds;
 use crate::registry::Registry;
@@ -69,27 +70,28 @@ impl Nodes {
     }
 
     /// Two machines must never share one identity (spec/node-agent.md 2).
-    fn check_machine(&self, node: &str, machine_id: &str) -> Result<(), ApiError> {
-        let Some(stored) = self
-            .registry
-            .cache()
-            .get(&NODE, &NamespacedName::new("", node))
-        else {
-            return Ok(());
+    async fn check_machine(&self, node: &str, machine_id: &str) -> Result<(), ApiError> {
+        let former = machines::former(&self.registry, node).await;
+        let key = NamespacedName::new("", node);
+        let stored = self.registry.cache().get(&NODE, &key);
+        let lives = match &stored {
+            // One this server has not heard yet counts from the server's start: it may just be dialling again.
+            Some(_) => self.heartbeats.silent_for(node) < leases::DURATION,
+            None => self.heartbeats.heard_within(node, leases::DURATION),
         };
-        let known = stored.object().text_at("/status/nodeInfo/machineID");
-        let same = known.is_empty() || machine_id.is_empty() || known == machine_id;
-        // A node this server has not heard yet counts from the server's start: it may just be dialling again.
-        if same || self.heartbeats.silent_for(node) >= leases::DURATION {
+        let same = former.is_none_or(|former| machine_id.is_empty() || former == machine_id);
+        if same || !lives {
             return Ok(());
         }
         let message = format!("node name \"{node}\" is in use by another live machine");
-        self.events.warning(
-            "muster-server",
-            stored.object(),
-            "NodeNameInUse",
-            message.clone(),
-        );
+        if let Some(stored) = stored {
+            self.events.warning(
+                "muster-server",
+                stored.object(),
+                "NodeNameInUse",
+                message.clone(),
+            );
+        }
         Err(ApiError::new(Reason::Conflict, message).about(&NODE, node))
     }
 
@@ -104,7 +106,7 @@ impl Nodes {
         })
     }
 
-    fn join_one(&self, request: &v1::JoinRequest) -> Result<v1::JoinReply, ApiError> {
+    async fn join_one(&self, request: &v1::JoinRequest) -> Result<v1::JoinReply, ApiError> {
         let token = tokens::check(self.registry.cache(), &request.token, self.registry.now())?;
         let faults = names::check_subdomain(&request.node_name);
         if !faults.is_empty() {
@@ -114,7 +116,8 @@ impl Nodes {
                 faults.join("; ")
             )));
         }
-        self.check_machine(&request.node_name, &request.machine_id)?;
+        self.check_machine(&request.node_name, &request.machine_id)
+            .await?;
         let reply = self.sign(&request.csr_pem, &request.node_name)?;
         tracing::info!(node = request.node_name, token, "a node joined");
         Ok(reply)
@@ -126,10 +129,20 @@ impl Nodes {
         request: &v1::RegisterRequest,
     ) -> Result<v1::RegisterReply, ApiError> {
         let node = self.node(caller)?;
-        self.check_machine(&node, &request.machine_id)?;
+        self.check_machine(&node, &request.machine_id).await?;
+        let removed = machines::claim(&self.registry, &node, &request.machine_id).await?;
+        // From here on the name is in use.
+        self.heartbeats.beat(&node);
         let (stored, created) = register::register(&self.registry, caller, &node, request).await?;
         self.beat(&node);
-        tracing::info!(node, created, "a node registered");
+        if removed > 0 {
+            let message = format!(
+                "Node {node} is another machine now: {removed} pods of the former one were removed"
+            );
+            self.events
+                .normal("muster-server", stored.object(), "MachineChanged", message);
+        }
+        tracing::info!(node, created, removed, "a node registered");
         Ok(v1::RegisterReply {
             node: stored.bytes.clone(),
             cluster_id: self.cluster_id.clone(),
@@ -283,7 +296,7 @@ impl NodeService for Nodes {
         request: Request<v1::JoinRequest>,
     ) -> Result<Response<v1::JoinReply>, Status> {
         let since = Instant::now();
-        let reply = self.join_one(request.get_ref());
+        let reply = self.join_one(request.get_ref()).await;
         if let Err(error) = &reply {
             let peer = caller(&request).peer;
             tracing::warn!(node = request.get_ref().node_name, peer, %error, "a join was refused");

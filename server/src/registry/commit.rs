@@ -192,10 +192,11 @@ fn note(caller: &Caller, write: &Write, prepared: &Prepared, revision: Revision)
 
 /// The answer of a write of which nothing is stored.
 fn unwritten(prepared: Prepared) -> Written {
-    let base = prepared.compares.iter().find_map(|compare| match compare {
-        Compare::At(_, revision) => Some(*revision),
+    // The first comparison is that of the object itself.
+    let base = match prepared.compares.first() {
+        Some(Compare::At(_, revision)) => Some(*revision),
         _ => None,
-    });
+    };
     let (stored, gone) = match prepared.answer {
         Answer::Unchanged(stored) => (stored, false),
         Answer::Removed(stored) => (stored, true),

@@ -24,6 +24,7 @@ mod plain;
 mod pod;
 mod pod_admission;
 mod prepare;
+pub mod priority_class;
 mod selection;
 mod strategy;
 mod watch;

@@ -1,4 +1,4 @@
-//! Kinds that are only stored: ConfigMap, Secret, ServiceAccount, Event, ControllerRevision, PriorityClass.
+//! Kinds that are only stored: ConfigMap, Secret, ServiceAccount, Event, ControllerRevision.
 //! Their fields' rules are in `muster_model::validate`.
 
 use super::strategy::Strategy;

@@ -24,6 +24,11 @@ impl Strategy for Pods {
         pod_admission::admit(new, cache)
     }
 
+    fn prepare_update(&self, new: &mut Object, old: &Object) -> Result<(), ApiError> {
+        pod_admission::keep(new, old);
+        Ok(())
+    }
+
     fn grace(&self, object: &Object, asked_seconds: Option<i64>) -> Grace {
         let bound = !object.text_at("/spec/nodeName").is_empty();
         let finished = matches!(object.text_at("/status/phase"), "Succeeded" | "Failed");

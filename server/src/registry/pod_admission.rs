@@ -1,6 +1,8 @@
 //! What the server adds to every new pod, as Kubernetes' admission plugins do: service account, tolerations for
 //! short outages, priority, quality of service class.
 
+use std::sync::Arc;
+
 use muster_model::k8s::api::core::v1::{Taint, Toleration};
 use muster_model::kind::{POD, PRIORITY_CLASS, SERVICE_ACCOUNT};
 use muster_model::object::{NamespacedName, Object};
@@ -10,11 +12,13 @@ use muster_model::taint::{NO_EXECUTE, tolerates};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Stored};
 use crate::status::ApiError;
 
 /// How long an ordinary pod outlives its node's silence (spec/node-agent.md 5).
 const OUTAGE_SECONDS: i64 = 300;
+/// What a class without a policy of its own does.
+const PREEMPTS: &str = "PreemptLowerPriority";
 /// Marks the server's copy of a pod that an agent runs from a file: it is as the file says.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -99,37 +103,80 @@ fn tolerate_outages(pod: &mut Object) {
 
 fn priority(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
     let wanted = pod.text_at("/spec/priorityClassName").to_owned();
+    let pod_name = pod.name().to_owned();
     let class = if wanted.is_empty() {
-        let is_default = |class: &Object| class.at("/globalDefault") == Some(&Value::Bool(true));
-        cache
-            .list(&PRIORITY_CLASS)
-            .items
-            .into_iter()
-            .find(|class| is_default(class.object()))
+        global_default(&cache.list(&PRIORITY_CLASS).items)
     } else {
         let found = cache.get(&PRIORITY_CLASS, &NamespacedName::new("", wanted.clone()));
         let missing = || {
             let why = format!("no PriorityClass with name {wanted} was found");
-            ApiError::forbidden(&POD, pod.name(), why)
+            ApiError::forbidden(&POD, &pod_name, why)
         };
         Some(found.ok_or_else(missing)?)
     };
     let Some(spec) = spec(pod) else { return Ok(()) };
-    let Some(class) = class else {
-        spec.insert("priority".into(), 0.into());
-        return Ok(());
-    };
-    spec.insert("priorityClassName".into(), class.name().into());
-    let value = class
-        .object()
-        .at("/value")
-        .and_then(Value::as_i64)
-        .unwrap_or(0);
-    spec.insert("priority".into(), value.into());
-    if let Some(policy) = class.object().at("/preemptionPolicy") {
-        spec.insert("preemptionPolicy".into(), policy.clone());
+    set_priority(spec, class.as_ref().map(|class| class.object().as_ref()))
+        .map_err(|why| ApiError::forbidden(&POD, &pod_name, why))
+}
+
+/// Of several classes that claim to be the default the least counts.
+fn global_default(classes: &[Arc<Stored>]) -> Option<Arc<Stored>> {
+    classes
+        .iter()
+        .filter(|class| class.object().at("/globalDefault") == Some(&Value::Bool(true)))
+        .min_by_key(|class| value_of(class.object()))
+        .cloned()
+}
+
+fn value_of(class: &Object) -> i64 {
+    class.at("/value").and_then(Value::as_i64).unwrap_or(0)
+}
+
+/// A pod's own numbers must be those of its class: nobody takes a priority that was not granted.
+fn set_priority(spec: &mut Map<String, Value>, class: Option<&Object>) -> Result<(), String> {
+    let priority = class.map_or(0, value_of);
+    let policy = class
+        .map(|class| class.text_at("/preemptionPolicy"))
+        .filter(|policy| !policy.is_empty())
+        .unwrap_or(PREEMPTS)
+        .to_owned();
+    if let Some(given) = spec.get("priority").and_then(Value::as_i64)
+        && given != priority
+    {
+        return Err(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {priority} from the given PriorityClass name"
+        ));
     }
+    if let Some(given) = spec.get("preemptionPolicy").and_then(Value::as_str)
+        && given != policy
+    {
+        return Err(format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission controller computed {policy} from the given PriorityClass name"
+        ));
+    }
+    if let Some(class) = class {
+        spec.insert("priorityClassName".into(), class.name().into());
+    }
+    spec.insert("priority".into(), priority.into());
+    spec.insert("preemptionPolicy".into(), policy.into());
     Ok(())
+}
+
+/// What a pod was given stays when its author sends it again without.
+pub(super) fn keep(new: &mut Object, old: &Object) {
+    let Some(spec) = spec(new) else { return };
+    for field in [
+        "serviceAccountName",
+        "serviceAccount",
+        "priority",
+        "priorityClassName",
+        "preemptionPolicy",
+    ] {
+        let missing = spec.get(field).is_none_or(Value::is_null);
+        if missing && let Some(value) = old.at("/spec").and_then(|spec| spec.get(field)) {
+            spec.insert(field.to_owned(), value.clone());
+        }
+    }
 }
 
 /// `Guaranteed`: every container's CPU and memory requests equal its limits. `BestEffort`: none has any.
@@ -207,5 +254,36 @@ mod tests {
             tolerations(json!([{"key": NOT_READY, "operator": "Exists", "effect": "NoExecute"}])),
             2
         );
+    }
+
+    #[test]
+    fn priority_comes_from_the_class_and_from_nowhere_else() {
+        let class = json!({"metadata": {"name": "high"}, "value": 7, "preemptionPolicy": "Never"});
+        let class = Object::from_value(class).unwrap();
+        let set = |spec: Value, class: Option<&Object>| {
+            let mut spec = spec.as_object().unwrap().clone();
+            set_priority(&mut spec, class).map(|()| Value::Object(spec))
+        };
+        assert_eq!(
+            set(json!({}), Some(&class)).unwrap(),
+            json!({"priorityClassName": "high", "priority": 7, "preemptionPolicy": "Never"})
+        );
+        assert_eq!(
+            set(json!({}), None).unwrap(),
+            json!({"priority": 0, "preemptionPolicy": "PreemptLowerPriority"})
+        );
+        assert_eq!(
+            set(json!({"priority": 8}), Some(&class)).unwrap_err(),
+            "the integer value of priority (8) must not be provided in pod spec; priority admission controller computed 7 from the given PriorityClass name"
+        );
+    }
+
+    #[test]
+    fn a_pod_sent_again_without_what_it_was_given_keeps_it() {
+        let old =
+            json!({"spec": {"serviceAccountName": "default", "priority": 0, "nodeName": "n1"}});
+        let mut new = Object::from_value(json!({"spec": {"nodeName": "n1"}})).unwrap();
+        keep(&mut new, &Object::from_value(old.clone()).unwrap());
+        assert_eq!(new.at("/spec"), old.get("spec"));
     }
 }

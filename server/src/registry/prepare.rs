@@ -185,7 +185,8 @@ impl Registry {
         Ok(())
     }
 
-    /// The namespace must be there, and stay until the commit.
+    /// The namespace must be there, and must not have begun to go by the time of the commit: what slipped into a
+    /// namespace after its content was listed would outlive it.
     fn check_namespace(&self, kind: &'static Kind, object: &Object) -> Result<Compare, ApiError> {
         let namespace = object.namespace();
         if namespace.is_empty() {
@@ -209,7 +210,7 @@ impl Registry {
                 }),
             );
         }
-        Ok(Compare::Present(keys::of(&NAMESPACE, &key)))
+        Ok(Compare::At(keys::of(&NAMESPACE, &key), stored.revision))
     }
 
     /// Sets the metadata that the server owns on a new object (spec/kube-api.md 9).

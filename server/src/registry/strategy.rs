@@ -7,7 +7,7 @@ use muster_model::kind::{
 };
 use muster_model::object::{NamespacedName, Object};
 
-use super::{daemonset, lease, namespace, node, plain, pod};
+use super::{daemonset, lease, namespace, node, plain, pod, priority_class};
 use crate::cache::Cache;
 use crate::status::ApiError;
 
@@ -95,13 +95,13 @@ pub(super) fn of(kind: &'static Kind) -> &'static dyn Strategy {
         k if *k == NODE => &node::Nodes,
         k if *k == NAMESPACE => &namespace::Namespaces,
         k if *k == LEASE => &lease::Leases,
+        k if *k == PRIORITY_CLASS => &priority_class::PriorityClasses,
         k if [
             &EVENT,
             &CONFIG_MAP,
             &SECRET,
             &SERVICE_ACCOUNT,
             &CONTROLLER_REVISION,
-            &PRIORITY_CLASS,
         ]
         .contains(&k) =>
         {

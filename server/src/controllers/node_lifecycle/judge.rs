@@ -70,15 +70,15 @@ impl Health {
     }
 }
 
-/// A node as it should be.
+/// What is to be done about a node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Judgement {
-    /// Its health with these conditions.
+    /// Its health once the conditions below are stored.
     pub(super) health: Health,
-    /// All conditions; equal to the present ones when nothing is to be written.
-    pub(super) conditions: Vec<NodeCondition>,
-    /// All taints; equal to the present ones when nothing is to be written.
-    pub(super) taints: Vec<Taint>,
+    /// The conditions it should have; `None`: those it has.
+    pub(super) conditions: Option<Vec<NodeCondition>>,
+    /// The taints that follow from conditions and `spec.unschedulable`: exactly these of their kind it should have.
+    pub(super) ours: Vec<Taint>,
 }
 
 /// The condition types that turn Unknown together when a node falls silent, with Ready last as agents write them.
@@ -89,26 +89,27 @@ const CONDITIONS: [&str; 4] = [
     condition::READY,
 ];
 
-/// Conditions of a node that has been silent for `silent_for`. `now` is only written down, never compared.
-pub(super) fn conditions(
+/// The conditions of a node that has been silent for `silent_for`; `None`: those it has. `now` is only written
+/// down, never compared.
+fn silenced(
     node: &Node,
     silent_for: Duration,
     graces: &Graces,
     now: Timestamp,
-) -> Vec<NodeCondition> {
+) -> Option<Vec<NodeCondition>> {
     let present = present_conditions(node);
-    let heard = present
-        .iter()
-        .any(|c| c.type_ == condition::READY && c.last_heartbeat_time.is_some());
+    let find = |type_: &str| present.iter().find(|c| c.type_ == type_);
+    let heard = find(condition::READY).is_some_and(|c| c.last_heartbeat_time.is_some());
     let grace = if heard {
         graces.heartbeat
     } else {
         graces.startup
     };
-    let mut conditions = present.to_vec();
-    if silent_for < grace {
-        return conditions;
+    let is_unknown = |type_: &&str| find(type_).is_some_and(|c| c.status == "Unknown");
+    if silent_for < grace || CONDITIONS.iter().all(is_unknown) {
+        return None;
     }
+    let mut conditions = present.to_vec();
     for type_ in CONDITIONS {
         match conditions.iter_mut().find(|c| c.type_ == type_) {
             Some(c) if c.status == "Unknown" => {}
@@ -128,86 +129,88 @@ pub(super) fn conditions(
             }),
         }
     }
-    conditions
+    Some(conditions)
 }
 
-/// The whole judgement. `may_evict`: whether the rate of evictions allows a new NoExecute taint now.
+/// What a node's silence comes to. The taints are those of a node that may not be evicted; see [`with_eviction`].
 pub(super) fn judge(
     node: &Node,
     silent_for: Duration,
     graces: &Graces,
-    may_evict: bool,
     now: Timestamp,
 ) -> Judgement {
-    let conditions = conditions(node, silent_for, graces, now);
-    let health = Health::of(&conditions);
-    let taints = taints(node, health, &conditions, may_evict, now);
-    Judgement {
-        health,
-        conditions,
-        taints,
-    }
-}
-
-/// Whether a node of this health still lacks its NoExecute taint: it waits for the rate of evictions.
-pub(super) fn awaits_eviction(node: &Node, health: Health) -> bool {
-    health.taint_key().is_some_and(|key| {
-        !present_taints(node)
-            .iter()
-            .any(|t| t.key == key && t.effect == NO_EXECUTE)
-    })
-}
-
-fn taints(
-    node: &Node,
-    health: Health,
-    conditions: &[NodeCondition],
-    may_evict: bool,
-    now: Timestamp,
-) -> Vec<Taint> {
-    let present = present_taints(node);
-    let mut wanted: Vec<(&str, &str)> = Vec::new();
-    if let Some(key) = health.taint_key() {
-        wanted.push((key, NO_SCHEDULE));
-        if may_evict || !awaits_eviction(node, health) {
-            wanted.push((key, NO_EXECUTE));
-        }
-    }
-    let is_true = |type_: &str| {
-        conditions
-            .iter()
-            .any(|c| c.type_ == type_ && c.status == "True")
-    };
+    let conditions = silenced(node, silent_for, graces, now);
+    let shown = conditions.as_deref().unwrap_or(present_conditions(node));
+    let health = Health::of(shown);
+    let mut ours: Vec<Taint> = health
+        .taint_key()
+        .map(|key| taint_of(key, NO_SCHEDULE))
+        .into_iter()
+        .collect();
     for (type_, key) in [
         (condition::MEMORY_PRESSURE, key::MEMORY_PRESSURE),
         (condition::DISK_PRESSURE, key::DISK_PRESSURE),
         (condition::PID_PRESSURE, key::PID_PRESSURE),
     ] {
-        if is_true(type_) {
-            wanted.push((key, NO_SCHEDULE));
+        if shown.iter().any(|c| c.type_ == type_ && c.status == "True") {
+            ours.push(taint_of(key, NO_SCHEDULE));
         }
     }
-    let unschedulable = node.spec.as_ref().and_then(|s| s.unschedulable) == Some(true);
-    if unschedulable {
-        wanted.push((key::UNSCHEDULABLE, NO_SCHEDULE));
+    if node.spec.as_ref().and_then(|s| s.unschedulable) == Some(true) {
+        ours.push(taint_of(key::UNSCHEDULABLE, NO_SCHEDULE));
     }
+    Judgement {
+        health,
+        conditions,
+        ours,
+    }
+}
 
+/// Adds the NoExecute taint that goes with this health, if any.
+pub(super) fn with_eviction(mut ours: Vec<Taint>, health: Health, now: Timestamp) -> Vec<Taint> {
+    if let Some(key) = health.taint_key() {
+        let taint = Taint {
+            time_added: Some(Time(now)),
+            ..taint_of(key, NO_EXECUTE)
+        };
+        ours.insert(1.min(ours.len()), taint);
+    }
+    ours
+}
+
+/// Whether a node has the NoExecute taint that goes with this health.
+pub(super) fn is_evicting(node: &Node, health: Health) -> bool {
+    health
+        .taint_key()
+        .is_some_and(|key| has(present_taints(node), key, NO_EXECUTE))
+}
+
+/// A node's taints with ours put right and everybody else's left alone.
+pub(super) fn merged(present: &[Taint], ours: &[Taint]) -> Vec<Taint> {
     let mut taints: Vec<Taint> = present
         .iter()
-        .filter(|t| !is_ours(t) || wanted.contains(&(t.key.as_str(), t.effect.as_str())))
+        .filter(|t| !is_ours(t) || has(ours, &t.key, &t.effect))
         .cloned()
         .collect();
-    for (key, effect) in wanted {
-        if !taints.iter().any(|t| t.key == key && t.effect == effect) {
-            taints.push(Taint {
-                key: key.to_owned(),
-                value: None,
-                effect: effect.to_owned(),
-                time_added: (effect == NO_EXECUTE).then_some(Time(now)),
-            });
+    for wanted in ours {
+        if !has(&taints, &wanted.key, &wanted.effect) {
+            taints.push(wanted.clone());
         }
     }
     taints
+}
+
+fn taint_of(key: &str, effect: &str) -> Taint {
+    Taint {
+        key: key.to_owned(),
+        effect: effect.to_owned(),
+        value: None,
+        time_added: None,
+    }
+}
+
+fn has(taints: &[Taint], key: &str, effect: &str) -> bool {
+    taints.iter().any(|t| t.key == key && t.effect == effect)
 }
 
 /// Taints that follow from conditions and `spec.unschedulable`: nobody else may keep them.
@@ -230,7 +233,7 @@ fn present_conditions(node: &Node) -> &[NodeCondition] {
         .unwrap_or_default()
 }
 
-fn present_taints(node: &Node) -> &[Taint] {
+pub(super) fn present_taints(node: &Node) -> &[Taint] {
     node.spec
         .as_ref()
         .and_then(|s| s.taints.as_deref())
@@ -262,22 +265,28 @@ mod tests {
         taints.iter().map(muster_model::taint::taint_text).collect()
     }
 
+    fn silent(node: &Node, seconds: u64) -> Judgement {
+        judge(
+            node,
+            Duration::from_secs(seconds),
+            &Graces::default(),
+            at(1000),
+        )
+    }
+
     #[test]
     fn na_011_a_node_silent_for_the_grace_is_unknown_and_unreachable() {
         let node = node("True", json!([]), false);
-        let graces = Graces::default();
-        let before = judge(&node, Duration::from_secs(39), &graces, true, at(1000));
+        let before = silent(&node, 39);
         assert_eq!(before.health, Health::Ready);
-        assert_eq!(before.conditions, present_conditions(&node));
-        assert!(before.taints.is_empty());
+        assert_eq!(before.conditions, None);
+        assert!(before.ours.is_empty());
 
-        let after = judge(&node, Duration::from_secs(40), &graces, false, at(1000));
+        let after = silent(&node, 40);
         assert_eq!(after.health, Health::Unknown);
-        let ready = after
-            .conditions
-            .iter()
-            .find(|c| c.type_ == "Ready")
-            .unwrap();
+        let conditions = after.conditions.unwrap();
+        assert_eq!(conditions.len(), 4, "all four conditions turn Unknown");
+        let ready = conditions.iter().find(|c| c.type_ == "Ready").unwrap();
         assert_eq!(ready.status, "Unknown");
         assert_eq!(ready.reason.as_deref(), Some("NodeStatusUnknown"));
         assert_eq!(
@@ -290,42 +299,31 @@ mod tests {
         );
         assert_eq!(ready.last_transition_time, Some(Time(at(1000))));
         assert_eq!(
-            after.conditions.len(),
-            4,
-            "all four conditions turn Unknown"
-        );
-        assert_eq!(
-            texts(&after.taints),
+            texts(&after.ours),
             ["node.kubernetes.io/unreachable:NoSchedule"]
         );
 
-        let evicting = judge(&node, Duration::from_secs(40), &graces, true, at(1000));
+        let evicting = with_eviction(after.ours, after.health, at(1000));
         assert_eq!(
-            texts(&evicting.taints),
+            texts(&evicting),
             [
                 "node.kubernetes.io/unreachable:NoSchedule",
                 "node.kubernetes.io/unreachable:NoExecute"
             ]
         );
-        assert_eq!(evicting.taints[1].time_added, Some(Time(at(1000))));
+        assert_eq!(evicting[1].time_added, Some(Time(at(1000))));
     }
 
     #[test]
     fn a_node_never_heard_from_gets_its_own_words_after_its_own_grace() {
         let node: Node = serde_json::from_value(json!({"metadata": {"name": "n1"}})).unwrap();
-        let graces = Graces::default();
-        assert_eq!(
-            judge(&node, Duration::from_secs(59), &graces, true, at(0)).health,
-            Health::Starting
-        );
-        let after = judge(&node, Duration::from_secs(60), &graces, true, at(0));
+        assert_eq!(silent(&node, 59).health, Health::Starting);
+        let after = silent(&node, 60);
         assert_eq!(after.health, Health::Unknown);
+        let ready = &after.conditions.unwrap()[3];
+        assert_eq!(ready.reason.as_deref(), Some("NodeStatusNeverUpdated"));
         assert_eq!(
-            after.conditions[3].reason.as_deref(),
-            Some("NodeStatusNeverUpdated")
-        );
-        assert_eq!(
-            after.conditions[3].message.as_deref(),
+            ready.message.as_deref(),
             Some("Kubelet never posted node status.")
         );
     }
@@ -335,17 +333,17 @@ mod tests {
         let own = json!({"key": "k", "value": "v", "effect": "NoSchedule"});
         let unreachable = json!({"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"});
         let back = node("True", json!([own, unreachable]), false);
-        let judged = judge(&back, Duration::ZERO, &Graces::default(), true, at(0));
+        let ours = silent(&back, 0).ours;
         assert_eq!(
-            texts(&judged.taints),
+            texts(&merged(present_taints(&back), &ours)),
             ["k=v:NoSchedule"],
             "back to Ready removes both effects"
         );
 
         let not_ready = node("False", json!([unreachable]), true);
-        let judged = judge(&not_ready, Duration::ZERO, &Graces::default(), false, at(0));
+        let ours = silent(&not_ready, 0).ours;
         assert_eq!(
-            texts(&judged.taints),
+            texts(&merged(present_taints(&not_ready), &ours)),
             [
                 "node.kubernetes.io/not-ready:NoSchedule",
                 "node.kubernetes.io/unschedulable:NoSchedule"
@@ -356,12 +354,16 @@ mod tests {
 
     #[test]
     fn a_judged_node_is_left_alone() {
-        let silent = Duration::from_secs(50);
         let mut node = node("True", json!([]), true);
-        let judged = judge(&node, silent, &Graces::default(), true, at(5));
-        node.spec.as_mut().unwrap().taints = Some(judged.taints.clone());
-        node.status.as_mut().unwrap().conditions = Some(judged.conditions.clone());
-        let again = judge(&node, silent, &Graces::default(), false, at(500));
-        assert_eq!(again, judged);
+        let judged = silent(&node, 50);
+        let ours = with_eviction(judged.ours, judged.health, at(5));
+        let taints = merged(&[], &ours);
+        node.spec.as_mut().unwrap().taints = Some(taints.clone());
+        node.status.as_mut().unwrap().conditions = judged.conditions;
+        let again = silent(&node, 50);
+        assert_eq!(again.conditions, None);
+        assert!(is_evicting(&node, again.health));
+        let ours = with_eviction(again.ours, again.health, at(500));
+        assert_eq!(merged(present_taints(&node), &ours), taints);
     }
 }

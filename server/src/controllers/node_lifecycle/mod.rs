@@ -2,38 +2,47 @@
 //! not tolerate a NoExecute taint (spec/node-agent.md 5).
 //!
 //! The decisions are pure: [`judge`] for a node, [`rate`] for how fast, [`evict`] for a pod.
+//!
+//! Each look takes a node one step further, from what is *stored*: conditions, then the taints that follow from
+//! them, then the pods that must leave because of those. So a write that loses against the agent's own status
+//! report has no consequences, and a restart goes on where it was. The change that a step makes is the
+//! reason for the next look; an unchanged fleet costs one pass in five seconds that writes nothing.
 
+mod act;
 mod evict;
+mod fleet;
 mod judge;
 mod rate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_model::k8s::api::core::v1::{Node, Pod, Taint};
-use muster_model::kind::{NODE, POD};
-use muster_model::object::{NamespacedName, Object};
-use muster_model::reason::condition;
+use muster_model::kind::NODE;
+use muster_model::object::NamespacedName;
 use muster_model::taint::NO_EXECUTE;
-use muster_model::time::{self, SharedClock};
-use serde_json::{Value, json};
+use muster_model::time::SharedClock;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 pub use judge::{Graces, Health};
 
-use super::pod_gc::{disruption_target, set_condition};
 use crate::auth::Caller;
-use crate::cache::{Change, Stored};
-use crate::events::Recorder;
+use crate::cache::Stored;
+use crate::events::{Note, Recorder};
 use crate::heartbeats::Heartbeats;
-use crate::registry::{DeleteOptions, Precondition, Registry, Write};
+use crate::registry::Registry;
+use act::Act;
 use evict::{Stay, stay};
-use judge::{awaits_eviction, judge};
+use fleet::Fleet;
+use judge::{Judgement, is_evicting, judge, merged, present_taints, with_eviction};
 use rate::EvictionRate;
 
-/// `source.component` of this controller's events.
+/// `source.component` of this controller's events about nodes and their pods.
 const COMPONENT: &str = "node-controller";
+/// The same about evictions.
+const EVICTOR: &str = "taint-eviction-controller";
 /// Writes in one commit at most.
 const BATCH: usize = 250;
 
@@ -51,11 +60,12 @@ pub(super) struct NodeLifecycle {
 /// What is remembered between looks.
 #[derive(Default)]
 struct Memory {
-    /// Health as last judged.
-    health: BTreeMap<String, Health>,
+    fleet: Fleet,
+    /// The first look is over: a node not known yet is new, not merely new to this server.
+    started: bool,
     rate: EvictionRate,
-    /// When each pod's node was first seen with NoExecute taints that the pod tolerates only for a while.
-    leaving: BTreeMap<NamespacedName, Duration>,
+    /// By node: since when each pod (by uid) has been under NoExecute taints that it tolerates only for a while.
+    leaving: BTreeMap<String, BTreeMap<String, Duration>>,
 }
 
 impl NodeLifecycle {
@@ -63,215 +73,205 @@ impl NodeLifecycle {
     pub(super) async fn run(self, stop: CancellationToken) {
         let caller = Caller::internal(COMPONENT);
         let mut memory = Memory::default();
-        let mut ticks = tokio::time::interval(self.period);
-        let mut returned = self.heartbeats.returned();
-        let (snapshot, mut changes) = self.registry.cache().list_and_subscribe(&[&NODE]);
-        drop(snapshot);
+        let mut changes = self.registry.cache().subscribe(&[&NODE]);
+        let mut ticks = tokio::time::interval_at(Instant::now() + self.period, self.period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut names = self.everyone(&memory);
         loop {
-            // Every arm is cancel-safe: a tick, a change and a return are all seen again by the next look.
-            tokio::select! {
+            self.look(&caller, &mut memory, &names).await;
+            memory.started = true;
+            // Every arm is cancel-safe: a tick and a change are seen again by the next look.
+            names = tokio::select! {
                 () = stop.cancelled() => return,
-                _ = ticks.tick() => self.look_at_all(&caller, &mut memory).await,
-                _ = returned.changed() => self.look_at_all(&caller, &mut memory).await,
+                _ = ticks.tick() => self.everyone(&memory),
                 batch = changes.next() => match batch {
-                    Ok(batch) => self.look_at_changed(&caller, &mut memory, &batch).await,
+                    Ok(batch) => batch.iter().map(|change| change.key().name.clone()).collect(),
                     Err(_lagged) => {
                         changes = self.registry.cache().subscribe(&[&NODE]);
-                        self.look_at_all(&caller, &mut memory).await;
+                        self.everyone(&memory)
                     }
                 }
-            }
+            };
         }
     }
 
-    async fn look_at_all(&self, caller: &Caller, memory: &mut Memory) {
+    /// The nodes there are and those that were there at the last look.
+    fn everyone(&self, memory: &Memory) -> BTreeSet<String> {
         let nodes = self.registry.cache().list(&NODE).items;
-        memory
-            .health
-            .retain(|name, _| nodes.iter().any(|node| node.name() == name));
-        self.look_at(caller, memory, &nodes, nodes.len()).await;
+        nodes
+            .iter()
+            .map(|node| node.name().to_owned())
+            .chain(memory.fleet.names().cloned())
+            .collect()
     }
 
-    async fn look_at_changed(&self, caller: &Caller, memory: &mut Memory, batch: &[Arc<Change>]) {
-        let mut nodes: BTreeMap<String, Arc<Stored>> = BTreeMap::new();
-        for change in batch {
-            let name = change.key().name.clone();
-            match (&change.old, &change.new) {
-                (None, Some(new)) => {
-                    let message =
-                        format!("Node {name} event: Registered Node {name} in Controller");
-                    self.events
-                        .normal(COMPONENT, new.object(), "RegisteredNode", message);
-                    nodes.insert(name, Arc::clone(new));
-                }
-                (_, Some(new)) => {
-                    nodes.insert(name, Arc::clone(new));
-                }
-                (Some(old), None) => {
-                    let message =
-                        format!("Node {name} event: Removing Node {name} from Controller");
-                    self.events
-                        .normal(COMPONENT, old.object(), "RemovingNode", message);
-                    self.heartbeats.forget(&name);
-                    memory.health.remove(&name);
-                    nodes.remove(&name);
-                }
-                (None, None) => {}
-            }
-        }
-        let nodes: Vec<Arc<Stored>> = nodes.into_values().collect();
-        let total = self.registry.cache().count(&NODE);
-        self.look_at(caller, memory, &nodes, total).await;
-    }
-
-    async fn look_at(
-        &self,
-        caller: &Caller,
-        memory: &mut Memory,
-        nodes: &[Arc<Stored>],
-        total: usize,
-    ) {
+    async fn look(&self, caller: &Caller, memory: &mut Memory, names: &BTreeSet<String>) {
         let now = self.clock.monotonic();
-        let mut writes = Vec::new();
-        for stored in nodes {
-            let Ok(node) = stored.typed::<Node>() else {
-                continue;
-            };
-            let silent_for = self.heartbeats.silent_for(stored.name());
-            let wall = self.clock.now();
-            let health = Health::of(&judge::conditions(&node, silent_for, &self.graces, wall));
-            memory.health.insert(stored.name().to_owned(), health);
-            let may_evict = awaits_eviction(&node, health) && {
-                let lost = memory
-                    .health
-                    .values()
-                    .filter(|health| health.is_lost())
-                    .count();
-                memory.rate.take(total, lost, now)
-            };
-            let judged = judge(&node, silent_for, &self.graces, may_evict, wall);
-            let (conditions, taints) = (json!(judged.conditions), json!(judged.taints));
-            let present = stored.object();
-            if conditions != *list_at(present, "/status/conditions") {
-                writes.push(set_conditions(stored, conditions));
-                if judged.health == Health::Unknown {
-                    let message = format!("Node {} status is now: NodeNotReady", stored.name());
-                    self.events
-                        .normal(COMPONENT, present, "NodeNotReady", message);
-                }
+        let mut nodes = Vec::with_capacity(names.len());
+        for name in names {
+            // Always the newest version: an older one may be answered already.
+            let key = NamespacedName::new("", name.as_str());
+            match self.registry.cache().get(&NODE, &key) {
+                Some(stored) => nodes.extend(self.meet(memory, stored, now)),
+                None => self.part(memory, name),
             }
-            if taints != *list_at(present, "/spec/taints") {
-                writes.push(set_taints(stored, taints));
-            }
-            if judged.health.is_lost() {
-                self.mark_pods_not_ready(stored.name(), &mut writes);
-            }
-            self.evict(stored.name(), &judged.taints, memory, now, &mut writes);
         }
-        self.carry_out(caller, writes).await;
+        // Only now is it known how much of the fleet is out.
+        let (total, lost) = (memory.fleet.len(), memory.fleet.lost());
+        let may_evict = memory.rate.observe(total, lost, now);
+        let mut acts = Vec::new();
+        for (stored, node, judged) in nodes {
+            self.step(memory, &stored, &node, judged, may_evict, &mut acts);
+        }
+        self.carry_out(caller, acts).await;
     }
 
-    /// Pods of a lost node are not Ready, whatever they said last; nothing else of them is touched.
-    fn mark_pods_not_ready(&self, node: &str, writes: &mut Vec<Write>) {
-        let now = time::to_seconds_text(self.clock.now());
-        for pod in self.registry.cache().pods_on_node(node) {
-            let conditions = pod
-                .object()
-                .at("/status/conditions")
-                .and_then(Value::as_array);
-            let is_ready = conditions.is_some_and(|list| {
-                list.iter()
-                    .any(|c| c["type"] == condition::READY && c["status"] == "True")
-            });
-            if !is_ready {
-                continue;
-            }
+    /// Takes a node in as it is now.
+    fn meet(
+        &self,
+        memory: &mut Memory,
+        stored: Arc<Stored>,
+        now: Duration,
+    ) -> Option<(Arc<Stored>, Arc<Node>, Judgement)> {
+        let name = stored.name();
+        let node = stored.typed::<Node>().ok()?;
+        let known = memory
+            .fleet
+            .get(name)
+            .is_some_and(|member| member.stored.uid() == stored.uid());
+        if !known && memory.started {
+            self.heartbeats.appeared(name);
+            let message = format!("Node {name} event: Registered Node {name} in Controller");
             self.events
-                .warning(COMPONENT, pod.object(), "NodeNotReady", "Node is not ready");
-            let now = now.clone();
-            writes.push(Write::edit_status(
-                &POD,
-                pod.key.clone(),
-                Precondition::uid(pod.uid()),
-                move |object| {
-                    let list = object
-                        .tree_mut()
-                        .get_mut("status")
-                        .and_then(|status| status.get_mut("conditions"));
-                    for ready in list.and_then(Value::as_array_mut).into_iter().flatten() {
-                        if ready["type"] == condition::READY {
-                            ready["status"] = "False".into();
-                            ready["lastTransitionTime"] = now.clone().into();
-                        }
-                    }
-                    Ok(())
-                },
-            ));
+                .normal(COMPONENT, stored.object(), "RegisteredNode", message);
+        }
+        let silent_for = self.heartbeats.silent_for(name);
+        let judged = judge(&node, silent_for, &self.graces, self.clock.now());
+        memory.fleet.set(&stored, judged.health, now);
+        Some((stored, node, judged))
+    }
+
+    /// Forgets a node that is no longer there.
+    fn part(&self, memory: &mut Memory, name: &str) {
+        self.heartbeats.forget(name);
+        memory.leaving.remove(name);
+        if let Some(member) = memory.fleet.remove(name) {
+            let message = format!("Node {name} event: Removing Node {name} from Controller");
+            self.events
+                .normal(COMPONENT, member.stored.object(), "RemovingNode", message);
+        }
+    }
+
+    /// The next step for one node.
+    fn step(
+        &self,
+        memory: &mut Memory,
+        stored: &Arc<Stored>,
+        node: &Node,
+        judged: Judgement,
+        may_evict: bool,
+        acts: &mut Vec<Act>,
+    ) {
+        if let Some(conditions) = judged.conditions {
+            acts.push(act::set_conditions(stored, &conditions));
+            return;
+        }
+        let evicting = may_evict
+            && judged.health.is_lost()
+            && (is_evicting(node, judged.health) || self.may_begin(memory, stored.name()));
+        let ours = if evicting {
+            with_eviction(judged.ours, judged.health, self.clock.now())
+        } else {
+            judged.ours
+        };
+        self.mark_pods(memory, stored.name(), judged.health, acts);
+        let present = present_taints(node);
+        if merged(present, &ours) == present {
+            self.evict(memory, stored.name(), present, acts);
+        } else {
+            acts.push(act::set_taints(stored, ours));
+        }
+    }
+
+    fn may_begin(&self, memory: &mut Memory, node: &str) -> bool {
+        let (nodes, lost) = (memory.fleet.len(), memory.fleet.lost());
+        let since = memory.fleet.get(node).and_then(|member| member.lost_since);
+        // One beat and one look: by then all who vanished together are noticed.
+        let settle = self.graces.heartbeat / 4 + self.period;
+        let now = self.clock.monotonic();
+        since.is_some_and(|since| memory.rate.take(nodes, lost, since, settle, now))
+    }
+
+    /// Pods of a lost node are not Ready, whatever they said last. Where the agent lives and says so itself, once:
+    /// what it reports of its pods afterwards counts.
+    fn mark_pods(&self, memory: &mut Memory, node: &str, health: Health, acts: &mut Vec<Act>) {
+        let marked = memory.fleet.get(node).is_none_or(|m| m.pods_marked);
+        let silent = self.heartbeats.silent_for(node) >= self.graces.heartbeat;
+        if !health.is_lost() || (marked && !(health == Health::Unknown && silent)) {
+            return;
+        }
+        memory.fleet.pods_are_marked(node);
+        let now = self.clock.now();
+        for pod in self.registry.cache().pods_on_node(node) {
+            acts.extend(act::mark_not_ready(&pod, now));
         }
     }
 
     /// Deletes what does not tolerate the node's NoExecute taints, when its time has come.
-    fn evict(
-        &self,
-        node: &str,
-        taints: &[Taint],
-        memory: &mut Memory,
-        now: Duration,
-        writes: &mut Vec<Write>,
-    ) {
+    fn evict(&self, memory: &mut Memory, node: &str, taints: &[Taint], acts: &mut Vec<Act>) {
         let tainted = taints.iter().any(|taint| taint.effect == NO_EXECUTE);
-        for stored in self.registry.cache().pods_on_node(node) {
-            let pod = stored.object();
-            if pod.is_terminating() {
-                memory.leaving.remove(&stored.key);
+        let before = memory.leaving.remove(node);
+        if !tainted && before.is_none() {
+            return;
+        }
+        let before = before.unwrap_or_default();
+        let mut leaving = BTreeMap::new();
+        let now = self.clock.monotonic();
+        for pod in self.registry.cache().pods_on_node(node) {
+            if pod.object().is_terminating() {
                 continue;
             }
-            let verdict = if tainted {
-                let Ok(typed) = stored.typed::<Pod>() else {
-                    continue;
-                };
-                let tolerations = typed
-                    .spec
-                    .as_ref()
-                    .and_then(|spec| spec.tolerations.as_deref());
-                stay(taints, tolerations.unwrap_or_default())
-            } else {
-                Stay::Forever
-            };
-            match verdict {
-                Stay::Forever => {
-                    if memory.leaving.remove(&stored.key).is_some() {
-                        let message = format!("Cancelling deletion of Pod {}", stored.key);
-                        self.events.normal(
-                            "taint-eviction-controller",
-                            pod,
-                            "TaintManagerEviction",
-                            message,
-                        );
-                    }
+            let since = before.get(pod.uid()).copied();
+            match self.stay_of(&pod, taints, tainted) {
+                Stay::Forever if since.is_some() => {
+                    let message = format!("Cancelling deletion of Pod {}", pod.key);
+                    self.events
+                        .normal(EVICTOR, pod.object(), "TaintManagerEviction", message);
                 }
+                Stay::Forever => {}
                 Stay::For(limit) => {
-                    let since = *memory.leaving.entry(stored.key.clone()).or_insert(now);
+                    let since = since.unwrap_or(now);
                     if now.saturating_sub(since) >= limit {
-                        memory.leaving.remove(&stored.key);
-                        let message = format!("Marking for deletion Pod {}", stored.key);
-                        self.events.normal(
-                            "taint-eviction-controller",
-                            pod,
-                            "TaintManagerEviction",
-                            message,
-                        );
-                        writes.extend(evict_writes(&stored, self.clock.now()));
+                        acts.extend(act::evict(&pod, self.clock.now()));
                     }
+                    // Kept until the deletion is seen: a write may fail.
+                    leaving.insert(pod.uid().to_owned(), since);
                 }
             }
         }
+        if !leaving.is_empty() {
+            memory.leaving.insert(node.to_owned(), leaving);
+        }
     }
 
-    async fn carry_out(&self, caller: &Caller, writes: Vec<Write>) {
-        for batch in writes.chunks(BATCH) {
-            for answer in self.registry.commit(caller, batch.to_vec()).await {
+    fn stay_of(&self, pod: &Stored, taints: &[Taint], tainted: bool) -> Stay {
+        match pod.typed::<Pod>() {
+            Ok(pod) if tainted => {
+                let spec = pod.spec.as_ref();
+                let tolerations = spec.and_then(|spec| spec.tolerations.as_deref());
+                stay(taints, tolerations.unwrap_or_default())
+            }
+            _ => Stay::Forever,
+        }
+    }
+
+    async fn carry_out(&self, caller: &Caller, acts: Vec<Act>) {
+        for batch in acts.chunks(BATCH) {
+            let writes: Vec<_> = batch.iter().map(|act| act.write.clone()).collect();
+            let answers = self.registry.carry_out(caller, &writes).await;
+            for (answer, act) in answers.into_iter().zip(batch) {
                 match answer {
+                    Ok(written) if written.changed => self.announce(act.note.as_ref()),
                     Ok(_) => {}
                     // The change that was in the way is seen next.
                     Err(error) if error.is_not_found() || error.is_conflict() => {}
@@ -282,77 +282,10 @@ impl NodeLifecycle {
             }
         }
     }
-}
 
-fn list_at<'a>(object: &'a Object, pointer: &str) -> &'a Value {
-    static EMPTY: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| json!([]));
-    object
-        .at(pointer)
-        .filter(|value| value.is_array())
-        .unwrap_or(&EMPTY)
-}
-
-fn set_conditions(node: &Stored, conditions: Value) -> Write {
-    Write::edit_status(
-        &NODE,
-        node.key.clone(),
-        Precondition::version(node),
-        move |object| {
-            let status = object
-                .tree_mut()
-                .entry("status")
-                .or_insert_with(|| json!({}));
-            if let Some(status) = status.as_object_mut() {
-                status.insert("conditions".into(), conditions.clone());
-            }
-            Ok(())
-        },
-    )
-}
-
-fn set_taints(node: &Stored, taints: Value) -> Write {
-    Write::edit(
-        &NODE,
-        node.key.clone(),
-        Precondition::uid(node.uid()),
-        move |object| {
-            let spec = object.tree_mut().entry("spec").or_insert_with(|| json!({}));
-            if let Some(spec) = spec.as_object_mut() {
-                if taints.as_array().is_some_and(Vec::is_empty) {
-                    spec.remove("taints");
-                } else {
-                    spec.insert("taints".into(), taints.clone());
-                }
-            }
-            Ok(())
-        },
-    )
-}
-
-fn evict_writes(pod: &Stored, now: muster_model::time::Timestamp) -> [Write; 2] {
-    let mark = Write::edit_status(
-        &POD,
-        pod.key.clone(),
-        Precondition::uid(pod.uid()),
-        move |object| {
-            let status = object
-                .tree_mut()
-                .entry("status")
-                .or_insert_with(|| json!({}));
-            if let Some(status) = status.as_object_mut() {
-                let message = "Taint manager: deleting due to NoExecute taint";
-                let conditions = status.entry("conditions").or_insert_with(|| json!([]));
-                set_condition(
-                    conditions,
-                    disruption_target("DeletionByTaintManager", message, now),
-                );
-            }
-            Ok(())
-        },
-    );
-    let options = DeleteOptions {
-        precondition: Precondition::uid(pod.uid()),
-        ..DeleteOptions::default()
-    };
-    [mark, Write::delete(&POD, pod.key.clone(), options)]
+    fn announce(&self, note: Option<&Note>) {
+        if let Some(note) = note {
+            self.events.note(note.clone(), self.clock.now());
+        }
+    }
 }

@@ -12,21 +12,46 @@ const LARGE_FLEET: usize = 50;
 /// Fewer lost nodes than this are never a disruption.
 const FEW: usize = 3;
 
-/// A bucket of one taint that fills up with monotonic time.
+/// Which lost node may be tainted NoExecute now. A bucket of one taint that fills up with monotonic time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct EvictionRate {
     last: Option<Duration>,
+    /// When so much of the fleet was last out that nothing may be evicted.
+    stopped: Option<Duration>,
 }
 
 impl EvictionRate {
-    /// Whether one more node may be tainted NoExecute at `now`; if so, that one is counted.
-    pub(super) fn take(&mut self, nodes: usize, lost: usize, now: Duration) -> bool {
+    /// Takes note of how much of the fleet is out at `now`. `false`: nothing may be evicted, not even what was
+    /// already about to be.
+    pub(super) fn observe(&mut self, nodes: usize, lost: usize, now: Duration) -> bool {
+        let flows = lost == 0 || interval(nodes, lost).is_some();
+        if !flows {
+            self.stopped = Some(now);
+        }
+        flows
+    }
+
+    /// Whether one more node, lost since `lost_since`, may be tainted at `now`; if so, it is counted. A node waits
+    /// for `settle` first, after a stop once more: nodes that vanish together are not noticed at the same
+    /// moment, and the first of them must not be evicted before the others are known to be out too.
+    pub(super) fn take(
+        &mut self,
+        nodes: usize,
+        lost: usize,
+        lost_since: Duration,
+        settle: Duration,
+        now: Duration,
+    ) -> bool {
         let Some(interval) = interval(nodes, lost) else {
             return false;
         };
-        let due = self
-            .last
-            .is_none_or(|last| now.saturating_sub(last) >= interval);
+        let since = self
+            .stopped
+            .map_or(lost_since, |stopped| stopped.max(lost_since));
+        let due = now.saturating_sub(since) >= settle
+            && self
+                .last
+                .is_none_or(|last| now.saturating_sub(last) >= interval);
         if due {
             self.last = Some(now);
         }
@@ -52,17 +77,33 @@ fn interval(nodes: usize, lost: usize) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn one_node_in_ten_seconds_in_ordinary_times() {
-        let mut rate = EvictionRate::default();
-        let taken: Vec<u64> = (0..30)
-            .filter(|second| rate.take(10, 2, Duration::from_secs(*second)))
-            .collect();
-        assert_eq!(taken, [0, 10, 20]);
+    const SETTLE: Duration = Duration::from_secs(15);
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 
     #[test]
-    fn a_fleet_that_vanishes_together_is_not_evicted() {
+    fn one_node_in_ten_seconds_in_ordinary_times() {
+        let mut rate = EvictionRate::default();
+        let taken: Vec<u64> = (0..45)
+            .filter(|second| rate.take(10, 2, Duration::ZERO, SETTLE, at(*second)))
+            .collect();
+        assert_eq!(taken, [15, 25, 35]);
+    }
+
+    #[test]
+    fn after_a_stop_every_node_settles_again() {
+        let mut rate = EvictionRate::default();
+        assert!(rate.observe(5, 2, at(0)));
+        assert!(!rate.observe(5, 5, at(100)));
+        assert!(rate.observe(5, 2, at(101)));
+        assert!(!rate.take(5, 2, at(0), SETTLE, at(114)));
+        assert!(rate.take(5, 2, at(0), SETTLE, at(115)));
+    }
+
+    #[test]
+    fn case_b23_a_fleet_that_vanishes_together_is_not_evicted() {
         let cases = [
             ("one node of one", 1, 1, None),
             ("all of five", 5, 5, None),
