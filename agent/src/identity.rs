@@ -20,6 +20,12 @@ use crate::checkpoint;
 pub trait Connect: Send + Sync + 'static {
     /// A connection that carries the node's identity.
     fn connect(&self) -> BoxFuture<'_, Result<Connection, DialError>>;
+
+    /// Looks after the credentials while a connection lives on: called from time to time. By default there is nothing to
+    /// look after.
+    fn maintain<'a>(&'a self, _connection: &'a Connection) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 impl<F> Connect for F
@@ -123,18 +129,32 @@ impl ServerConnector {
             .iter()
             .position(|a| *a == address)
             .unwrap_or(0);
-        if self.is_old(&credentials) {
-            match renew(&connection, &self.node_name).await {
-                Ok(fresh) => {
-                    self.keep(&fresh)?;
-                    return Ok(Connection::open(&self.options(&address, &fresh)).await?);
-                }
-                Err(error) => {
-                    tracing::warn!(node = %self.node_name, %error, "the certificate could not be renewed")
-                }
-            }
+        if let Some(fresh) = self.renewed(&connection, &credentials).await? {
+            return Ok(Connection::open(&self.options(&address, &fresh)).await?);
         }
         Ok(connection)
+    }
+
+    /// Fresh credentials, kept, when the present ones are old and the server gives some.
+    async fn renewed(
+        &self,
+        connection: &Connection,
+        credentials: &NodeCredentials,
+    ) -> Result<Option<NodeCredentials>, DialError> {
+        if !self.is_old(credentials) {
+            return Ok(None);
+        }
+        match renew(connection, &self.node_name).await {
+            Ok(fresh) => {
+                self.keep(&fresh)?;
+                tracing::info!(node = %self.node_name, "the certificate was renewed");
+                Ok(Some(fresh))
+            }
+            Err(error) => {
+                tracing::warn!(node = %self.node_name, %error, "the certificate could not be renewed");
+                Ok(None)
+            }
+        }
     }
 
     fn options(&self, address: &ServerAddress, credentials: &NodeCredentials) -> ConnectOptions {
@@ -215,6 +235,18 @@ impl ServerConnector {
 }
 
 impl Connect for ServerConnector {
+    fn maintain<'a>(&'a self, connection: &'a Connection) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let Some(credentials) = self.load() else {
+                return;
+            };
+            // The connection at hand goes on with the old certificate; the next one takes the new one.
+            if let Err(error) = self.renewed(connection, &credentials).await {
+                tracing::warn!(node = %self.node_name, %error, "the renewed certificate could not be kept");
+            }
+        })
+    }
+
     fn connect(&self) -> BoxFuture<'_, Result<Connection, DialError>> {
         Box::pin(async move {
             let limit = Duration::from_secs(60);

@@ -35,6 +35,10 @@ const OPENING: Duration = Duration::from_secs(30);
 const LOG_AGAIN: Duration = Duration::from_secs(60);
 /// A refused confirmation is tried again after this.
 const REFUSED_AGAIN: Duration = Duration::from_secs(10);
+/// A session of this length was a good one: the next redial is quick again.
+const LASTED: Duration = Duration::from_secs(10);
+/// Credentials are looked after this often.
+const MAINTENANCE: Duration = Duration::from_secs(6 * 3600);
 /// The heartbeat is spread by this part of its period, so that agents do not beat in step.
 const HEARTBEAT_JITTER: f64 = 0.04;
 
@@ -77,12 +81,12 @@ impl Session {
         let mut logged: Option<(String, Mono)> = None;
         let stop = self.stop.clone();
         while !stop.is_cancelled() {
-            let mut registered = false;
-            let Some(ended) = stop.run_until_cancelled(self.once(&mut registered)).await else {
+            let began = self.shared.now().mono;
+            let Some(ended) = stop.run_until_cancelled(self.once()).await else {
                 break;
             };
             self.connection.send_replace(None);
-            if registered {
+            if self.shared.now().mono.since(began) >= LASTED {
                 backoff.reset();
             }
             if let Err(error) = ended {
@@ -119,13 +123,20 @@ impl Session {
         }
     }
 
-    async fn once(&mut self, registered: &mut bool) -> Result<(), SessionError> {
+    async fn once(&mut self) -> Result<(), SessionError> {
         let connection = self.connector.connect().await?;
         self.register(&connection).await?;
-        *registered = true;
         self.shared.outbox.start_over();
         self.connection.send_replace(Some(connection.clone()));
+        let connector = Arc::clone(&self.connector);
+        let maintenance = async {
+            loop {
+                tokio::time::sleep(MAINTENANCE).await;
+                connector.maintain(&connection).await;
+            }
+        };
         let ended = tokio::select! {
+            () = maintenance => Ok(()),
             ended = Box::pin(report(&self.shared, &connection)) => ended,
             ended = Box::pin(watch_pods(&self.shared, &self.pods, &connection)) => ended,
             ended = Box::pin(tunnel::serve(Arc::clone(&self.shared), connection.clone())) => {

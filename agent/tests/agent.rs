@@ -53,8 +53,7 @@ async fn na_001_the_node_is_registered_and_ready() {
     node.server
         .until("the node is there", |state| state.node.is_some())
         .await;
-    let state = node.server.state();
-    let object = state.node.as_ref().unwrap();
+    let object = node.server.state().node.clone().unwrap();
     assert_eq!(object.label("kubernetes.io/os"), Some("linux"));
     let ready = &object.at("/status/conditions/3").unwrap();
     assert_eq!(
@@ -63,7 +62,6 @@ async fn na_001_the_node_is_registered_and_ready() {
     );
     assert_eq!(object.text_at("/status/allocatable/cpu"), "2");
     assert_eq!(object.text_at("/status/nodeInfo/machineID"), "machine-1");
-    drop(state);
     let said = |state: &support::State| {
         state
             .events
@@ -731,5 +729,72 @@ async fn an_idle_agent_is_idle() {
         node.engine.count(Call::List),
         lists,
         "with no pods there is nothing to look at"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hollow_node_runs_pods_without_a_disk() {
+    let mut node = Node::new();
+    node.config.state_dir = None;
+    node.start();
+    let mut c = container("c");
+    c["volumeMounts"] = json!([{"name": "v", "mountPath": "/m"}]);
+    let volumes = json!([{"name": "v", "configMap": {"name": "m"}}]);
+    let spec = json!({"containers": [c], "volumes": volumes});
+    let uid = node.server.put_pod(pod_with("p", spec));
+    node.server.until_running(&uid).await;
+    node.server.delete_pod(&uid, 1);
+    let gone = |_: &support::State| node.containers().is_empty();
+    node.server.until("nothing is left", gone).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn na_078_a_changed_image_restarts_the_container_in_its_sandbox() {
+    let node = running();
+    node.engine.add_image("t:2");
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    let sandbox = node.named("POD")[0].id.clone();
+    let mut changed = pod("p");
+    changed["spec"]["containers"][0]["image"] = json!("t:2");
+    node.server.put_pod(changed);
+    let restarted = |state: &support::State| {
+        state.pods[&uid].text_at("/status/containerStatuses/0/image") == "t:2"
+            && support::is_ready(state, &uid)
+    };
+    node.server.until("it runs the new image", restarted).await;
+    assert_eq!(node.named("POD")[0].id, sandbox);
+    assert_eq!(
+        node.server.status(&uid)["containerStatuses"][0]["restartCount"],
+        1
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn na_097_a_damaged_checkpoint_skips_its_pod_and_no_other() {
+    let mut node = running();
+    let uids: Vec<String> = ["a", "b"]
+        .iter()
+        .map(|name| node.server.put_pod(pod(name)))
+        .collect();
+    for uid in &uids {
+        node.server.until_running(uid).await;
+    }
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    node.stop().await;
+    node.server.go_down();
+    for container in node.containers() {
+        node.engine.remove_by_hand(&container.id);
+    }
+    let checkpoint = node.config.state_dir.as_ref().unwrap().join("checkpoint");
+    std::fs::write(checkpoint.join("pods/uid-a.json"), "muster 1 0\n{").unwrap();
+    node.start();
+    let other = |_: &support::State| node.containers().len() == 2;
+    node.server.until("the other pod runs", other).await;
+    assert!(checkpoint.join("bad/uid-a.json").exists());
+    assert!(
+        node.containers()
+            .iter()
+            .all(|c| c.labels["io.kubernetes.pod.uid"] == "uid-b")
     );
 }

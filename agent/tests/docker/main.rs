@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod agent;
 #[path = "../contract/mod.rs"]
 mod contract;
 // Included rather than depended on: the testkit stands on the whole server, of which the agent knows nothing.
@@ -11,6 +12,10 @@ mod contract;
 #[path = "../../../crates/testkit/src/images.rs"]
 mod images;
 mod offline;
+#[allow(dead_code, reason = "made for the in-memory engine as well")]
+#[allow(clippy::disallowed_methods, reason = "tests may spawn what they drop")]
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::path::PathBuf;
 use std::sync::Arc;
