@@ -16,17 +16,23 @@ pub(crate) struct Console {
     pub(crate) color: bool,
 }
 
+/// Colour only on a terminal that knows it, and never when `NO_COLOR` is set to anything.
+pub(crate) fn is_colored(stream: &impl IsTerminal) -> bool {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    stream.is_terminal() && !no_color && !is_dumb
+}
+
 impl Console {
-    /// The process's streams. Colour only on a terminal, and never when `NO_COLOR` is set to anything.
+    /// The process's streams.
     pub(crate) fn of_process() -> Self {
-        let is_terminal = io::stdout().is_terminal();
-        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let stdout = io::stdout();
+        let (is_terminal, color) = (stdout.is_terminal(), is_colored(&stdout));
         Self {
             out: Box::new(io::BufWriter::new(io::stdout())),
             err: Box::new(io::stderr()),
             is_terminal,
-            color: is_terminal && !no_color && !dumb,
+            color,
         }
     }
 

@@ -116,6 +116,7 @@ fn start_logging(verbose: u8, (usual, format): (&'static str, LogFormat)) {
         );
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(console::is_colored(&std::io::stderr()))
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => lines.init(),

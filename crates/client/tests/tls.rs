@@ -1,5 +1,7 @@
 //! Who is let through, and what is said when somebody is not: TLS over in-memory pipes and loopback TCP.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

@@ -83,7 +83,7 @@ impl StoreArgs {
             StoreCommand::Verify(args) => {
                 let directory = args.place.store(session);
                 let report = store::verify(&directory)
-                    .map_err(|error| super::chain("the store is not whole", &error))?;
+                    .map_err(|error| super::chain("the store did not pass", &error))?;
                 session.console.line(format!(
                     "{}: whole: {} objects, {} bytes, revision {}, store {}",
                     directory.display(),

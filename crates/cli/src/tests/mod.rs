@@ -1,5 +1,7 @@
 //! Whole commands against a server in this process: what a person types, what they read, the exit code.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail the test")]
+
 mod apply;
 mod bad_input;
 mod change;
