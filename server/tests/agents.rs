@@ -9,7 +9,7 @@ mod support;
 
 use std::time::Duration;
 
-use muster_model::kind::{EVENT, LEASE, NODE, POD, SECRET};
+use muster_model::kind::{CONFIG_MAP, EVENT, LEASE, NODE, POD, SECRET};
 use muster_model::object::Object;
 use muster_pki::{JoinToken, issue, peer_identity, pem};
 use muster_proto::v1;
@@ -199,6 +199,38 @@ async fn na_009_two_live_machines_are_never_one_node() {
     .await;
     cluster.clock.advance(Duration::from_secs(41));
     register(&node, "n1", "m2").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_removed_node_is_heeded_again_only_after_a_join() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin().await;
+    let node = cluster.node("n1").await;
+    register(&node, "n1", "m1").await.unwrap();
+    let list = json!({"metadata": {"name": "muster-removed-nodes", "namespace": "kube-system"}, "data": {"n1": support::START}});
+    admin.create(&CONFIG_MAP, &list).await.unwrap();
+    admin.delete(&NODE, "", "n1").await.unwrap();
+    let refused = register(&node, "n1", "m1").await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+    assert_eq!(
+        message(&refused),
+        "node \"n1\" was removed from this cluster: to come back, join again with a token"
+    );
+    let refused = node.get(&NODE, "", "n1").await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let token = token(&cluster);
+    let secret = tokens::secret(&token, None, "");
+    admin.create(&SECRET, secret.tree()).await.unwrap();
+    let request = join_request(token.text().expose_secret(), "n1", "m1");
+    cluster
+        .anonymous()
+        .await
+        .nodes
+        .clone()
+        .join(request)
+        .await
+        .unwrap();
+    assert!(register(&node, "n1", "m1").await.unwrap().created);
 }
 
 #[tokio::test]

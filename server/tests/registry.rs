@@ -673,6 +673,31 @@ async fn hostile_sizes_and_depths_are_refused_and_harm_nothing() {
 }
 
 #[tokio::test]
+async fn a_refusal_with_very_many_faults_still_arrives() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin().await;
+    let mut web = daemon("web");
+    let containers: Vec<Value> = (0..400)
+        .map(|n| json!({"name": format!("Über_{n}"), "image": "", "imagePullPolicy": "x"}))
+        .collect();
+    web["spec"]["template"]["spec"]["containers"] = containers.into();
+    let refused = admin.create(&DAEMON_SET, &web).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused:?}");
+    let failure = failure(&refused);
+    assert_eq!(
+        (&failure["code"], &failure["reason"]),
+        (&json!(422), &json!("Invalid"))
+    );
+    assert!(failure["details"]["causes"].as_array().unwrap().len() > 5);
+    assert!(refused.message().ends_with(" ... (more was cut)"));
+    let refused = admin
+        .get(&DAEMON_SET, "default", &"ü".repeat(20_000))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound, "{refused:?}");
+}
+
+#[tokio::test]
 async fn unknown_resources_and_subresources_are_not_found() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin().await;

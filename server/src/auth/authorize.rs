@@ -5,7 +5,7 @@ use std::fmt;
 use muster_model::kind::{Kind, SECRET};
 
 use super::caller::{Caller, MASTERS, VIEWERS};
-use super::node;
+use super::{node, removed};
 use crate::cache::Cache;
 use crate::status::{ApiError, Reason};
 
@@ -102,7 +102,7 @@ pub fn authorize(caller: &Caller, ask: &Ask<'_>, cache: &Cache) -> Result<(), Ap
         || (caller.in_group(VIEWERS) && ask.verb.is_read() && *ask.kind != SECRET)
         || caller
             .node_name()
-            .is_some_and(|name| node::may(name, ask, cache));
+            .is_some_and(|name| !removed::is_removed(cache, name) && node::may(name, ask, cache));
     if allowed {
         Ok(())
     } else {

@@ -5,6 +5,7 @@ mod authorize;
 mod caller;
 pub(crate) mod node;
 mod pod_references;
+pub mod removed;
 
 pub use authenticate::from_peer_certificate;
 pub use authorize::{Ask, Verb, authorize};

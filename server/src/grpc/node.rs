@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{answer, caller};
 use crate::agents::{self, register};
-use crate::auth::Caller;
+use crate::auth::{Caller, removed};
 use crate::cache::Change;
 use crate::events::Recorder;
 use crate::heartbeats::Heartbeats;
@@ -51,17 +51,20 @@ pub struct Nodes {
 impl Nodes {
     /// The node that calls; everybody else is refused.
     fn node(&self, caller: &Caller) -> Result<String, ApiError> {
-        caller.node_name().map(str::to_owned).ok_or_else(|| {
-            if caller.is_anonymous() {
-                ApiError::unauthorized()
-            } else {
+        match caller.node_name() {
+            Some(node) if removed::is_removed(self.registry.cache(), node) => {
+                Err(removed::refusal(node))
+            }
+            Some(node) => Ok(node.to_owned()),
+            None if caller.is_anonymous() => Err(ApiError::unauthorized()),
+            None => {
                 let why = format!(
                     "User \"{}\" is no node: this call is for agents",
                     caller.user
                 );
-                ApiError::forbidden(&NODE, "", why)
+                Err(ApiError::forbidden(&NODE, "", why))
             }
-        })
+        }
     }
 
     fn beat(&self, node: &str) {
@@ -119,6 +122,7 @@ impl Nodes {
         self.check_machine(&request.node_name, &request.machine_id)
             .await?;
         let reply = self.sign(&request.csr_pem, &request.node_name)?;
+        removed::readmit(&self.registry, &request.node_name).await?;
         tracing::info!(node = request.node_name, token, "a node joined");
         Ok(reply)
     }

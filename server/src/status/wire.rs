@@ -108,13 +108,43 @@ pub fn success_status_json(kind: &Kind, name: &str, uid: &str) -> Bytes {
     Bytes::from(serde_json::to_vec(&status).expect("a Status holds texts and numbers only"))
 }
 
+/// Bytes of trailers that an answer may need: HTTP/2 clients accept 16 KiB of headers unless told otherwise, and
+/// an answer beyond that would reach them as a broken stream instead of as a refusal.
+const MOST_TRAILER_BYTES: usize = 12 * 1024;
+/// Characters of a message that had to be cut.
+const CUT_MESSAGE: usize = 1_000;
+
+/// What the trailers of this answer cost: the message is percent-encoded, the details base64.
+fn trailer_bytes(error: &ApiError, json: &[u8]) -> usize {
+    let encoded = |byte: u8| if byte.is_ascii_alphanumeric() { 1 } else { 3 };
+    error.0.message.bytes().map(encoded).sum::<usize>() + json.len() * 4 / 3
+}
+
 impl From<ApiError> for tonic::Status {
-    fn from(error: ApiError) -> Self {
-        Self::with_details(
-            error.0.reason.grpc_code(),
-            error.0.message.clone(),
-            error.to_status_json(),
-        )
+    fn from(mut error: ApiError) -> Self {
+        let mut json = error.to_status_json();
+        if trailer_bytes(&error, &json) > MOST_TRAILER_BYTES {
+            if let Some((end, _)) = error.0.message.char_indices().nth(CUT_MESSAGE) {
+                error.0.message.truncate(end);
+                error.0.message.push_str(" ... (more was cut)");
+            }
+            if let Some(details) = &mut error.0.details
+                && let Some((end, _)) = details.name.char_indices().nth(CUT_MESSAGE)
+            {
+                details.name.truncate(end);
+            }
+            json = error.to_status_json();
+        }
+        // The first faults are the most telling: the others are left out, a quarter at a time.
+        while trailer_bytes(&error, &json) > MOST_TRAILER_BYTES {
+            let causes = error.0.details.as_mut().map(|details| &mut details.causes);
+            let Some(causes) = causes.filter(|causes| !causes.is_empty()) else {
+                break;
+            };
+            causes.truncate(causes.len() * 3 / 4);
+            json = error.to_status_json();
+        }
+        Self::with_details(error.0.reason.grpc_code(), error.0.message.clone(), json)
     }
 }
 

@@ -375,6 +375,7 @@ impl Life {
                 &registry,
                 &heartbeats,
                 &recorder,
+                &muster_server::metrics::Metrics::new(),
                 &timing,
                 &stop,
             );
