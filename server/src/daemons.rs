@@ -11,8 +11,8 @@ use muster_daemonset::{
 };
 use muster_model::k8s::api::apps::v1::DaemonSet;
 use muster_model::k8s::api::core::v1::{Node, Pod};
-use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, Kind, NODE, POD};
-use muster_model::object::Object;
+use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, Kind, NODE, POD, SERVICE_ACCOUNT};
+use muster_model::object::{NamespacedName, Object};
 use muster_model::pod_status::Availability;
 use muster_model::reason::condition;
 use muster_model::time::Timestamp;
@@ -147,6 +147,7 @@ impl Advice for Coverage {
         let Ok(daemon) = DaemonFacts::from_object(object) else {
             return Vec::new();
         };
+        let mut warnings = self.missing_account(object);
         // What keeps nodes away -> those nodes, and what would help on the first.
         let mut left_out: BTreeMap<String, (Vec<String>, String)> = BTreeMap::new();
         for stored in self.cache.list(&NODE).items {
@@ -172,10 +173,23 @@ impl Advice for Coverage {
             }
             nodes.push(facts.name.to_string());
         }
-        left_out
-            .into_iter()
-            .map(|(why, (nodes, fix))| warning(&why, &nodes, &fix))
-            .collect()
+        let left_out = left_out.into_iter();
+        warnings.extend(left_out.map(|(why, (nodes, fix))| warning(&why, &nodes, &fix)));
+        warnings
+    }
+}
+
+impl Coverage {
+    /// Pods run without their account; where somebody counts on it, better to know.
+    fn missing_account(&self, daemon: &Object) -> Vec<String> {
+        let name = daemon.text_at("/spec/template/spec/serviceAccountName");
+        let key = NamespacedName::new(daemon.namespace(), name);
+        if name.is_empty() || self.cache.get(&SERVICE_ACCOUNT, &key).is_some() {
+            return Vec::new();
+        }
+        vec![format!(
+            "spec.template.spec.serviceAccountName: there is no service account {key}; the pods run, without its rights"
+        )]
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/healthz`, `/livez`, `/readyz`, `/metrics`: for everybody but the last. And what is at no path.
+//! `/healthz`, `/livez`, `/readyz`, `/version`, `/metrics`: for everybody but the last. And what is at no path.
 
 use axum::Router;
 use axum::extract::{Extension, State};
@@ -26,12 +26,38 @@ pub(crate) fn router(cache: Cache, metrics: Metrics, stop: CancellationToken) ->
         .route("/healthz", get(ready))
         .route("/livez", get(|| async { "ok" }))
         .route("/readyz", get(ready))
+        .route("/version", get(version))
         .route("/metrics", get(show_metrics))
         .with_state(Health {
             cache,
             metrics,
             stop,
         })
+}
+
+/// Which Kubernetes level the API follows, and which Muster this is (spec/kube-api.md 5).
+async fn version() -> Response {
+    let level = muster_model::KUBERNETES_LEVEL.trim_start_matches('v');
+    let mut numbers = level.split('.');
+    let (major, minor) = (
+        numbers.next().unwrap_or_default(),
+        numbers.next().unwrap_or_default(),
+    );
+    axum::Json(serde_json::json!({
+        "major": major, "minor": minor, "gitVersion": muster_model::version_text(), "gitCommit": "",
+        "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+    }))
+    .into_response()
+}
+
+/// In the names that Kubernetes' tools know.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
 }
 
 async fn ready(State(health): State<Health>) -> Response {

@@ -25,7 +25,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Completes a new pod, defaults already filled in.
 pub(super) fn admit(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
     if pod.annotation(MIRROR).is_none() {
-        service_account(pod, cache)?;
+        service_account(pod, cache);
         tolerate_outages(pod);
     }
     priority(pod, cache)?;
@@ -41,26 +41,20 @@ fn spec(pod: &mut Object) -> Option<&mut Map<String, Value>> {
     pod.tree_mut().get_mut("spec")?.as_object_mut()
 }
 
-fn service_account(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
-    let (namespace, pod_name) = (pod.namespace().to_owned(), pod.name().to_owned());
-    let Some(spec) = spec(pod) else { return Ok(()) };
+fn service_account(pod: &mut Object, cache: &Cache) {
+    let namespace = pod.namespace().to_owned();
+    let Some(spec) = spec(pod) else { return };
     let name = match spec.get("serviceAccountName").and_then(Value::as_str) {
         Some(name) if !name.is_empty() => name.to_owned(),
         _ => "default".to_owned(),
     };
     spec.insert("serviceAccountName".into(), name.clone().into());
     spec.insert("serviceAccount".into(), name.clone().into());
-    let Some(account) = cache.get(
-        &SERVICE_ACCOUNT,
-        &NamespacedName::new(namespace.clone(), name.clone()),
-    ) else {
-        if name == "default" {
-            return Ok(());
-        }
-        let why = format!(
-            "error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found"
-        );
-        return Err(ApiError::forbidden(&POD, &pod_name, why));
+    // Kubernetes refuses the pod. Here an account is only a name so far, and manifests that bring their
+    // account in another file must run as they are: the author is told at apply time instead.
+    let key = NamespacedName::new(namespace, name);
+    let Some(account) = cache.get(&SERVICE_ACCOUNT, &key) else {
+        return;
     };
     let has_own = spec
         .get("imagePullSecrets")
@@ -74,7 +68,6 @@ fn service_account(pod: &mut Object, cache: &Cache) -> Result<(), ApiError> {
     {
         spec.insert("imagePullSecrets".into(), secrets.clone());
     }
-    Ok(())
 }
 
 fn tolerate_outages(pod: &mut Object) {
