@@ -96,6 +96,8 @@ impl Agent {
         let addresses = node::addresses(&config)?;
         let state = State::open(&config)?;
         let stop = shutdown.child_token();
+        // Dropped in the middle, the agent takes everything it started with it.
+        let _all_ends = stop.clone().drop_guard();
         let (connection, connected) = watch::channel(None);
         let shared = share(config, runtime, clock, &addresses, &state, connected, &stop);
         announce(&shared, &state);
