@@ -12,7 +12,7 @@ use muster_agent::runtime::Runtime;
 use muster_agent::runtime::docker::{DockerConfig, DockerRuntime, socket_path};
 use muster_agent::runtime::labels::Owner;
 use muster_agent::runtime::memory::{MemoryEngine, MemoryRuntime};
-use muster_agent::{Agent, AgentConfig, Amounts, ServerConnector};
+use muster_agent::{Agent, AgentConfig, Amounts, Connect, DialError, ServerConnector};
 use muster_client::{Environment, ServerAddress};
 use muster_model::k8s::api::core::v1::Taint;
 use muster_model::time::SharedClock;
@@ -237,7 +237,7 @@ impl AgentArgs {
 
     /// The token, unless the node has joined already and none is at hand.
     fn token(&self, state_dir: &Path) -> Outcome<Option<String>> {
-        let has_joined = state_dir.join("credentials/node.crt").exists();
+        let has_joined = has_joined(state_dir);
         let text = match (&self.token, &self.token_file) {
             (Some(token), _) => Some(token.clone()),
             (None, Some(path)) => match fs::read_to_string(path) {
@@ -286,6 +286,12 @@ pub(crate) async fn run(
         &state_dir,
         clock.clone(),
     );
+    config
+        .check()
+        .map_err(|error| chain("the agent cannot run", &error))?;
+    if !has_joined(&state_dir) {
+        first_join(&connector).await?;
+    }
     Box::pin(Agent::run(
         config,
         runtime,
@@ -295,6 +301,28 @@ pub(crate) async fn run(
     ))
     .await
     .map_err(|error| chain("the agent cannot run", &error))
+}
+
+/// Joins before anything else, so that whoever typed a wrong token or address is told at once. What may mend itself is
+/// left to the agent, which dials for ever.
+async fn first_join(connector: &ServerConnector) -> Outcome {
+    let Err(error) = connector.connect().await else {
+        return Ok(());
+    };
+    let may_mend = match &error {
+        DialError::Connect(error) => error.is_retryable(),
+        DialError::Join(error) => error.is_retryable(),
+        DialError::Token(_) | DialError::NoToken | DialError::Keep { .. } => false,
+    };
+    if may_mend {
+        Ok(())
+    } else {
+        Err(Failure::new(error.to_string()))
+    }
+}
+
+fn has_joined(state_dir: &Path) -> bool {
+    state_dir.join("credentials/node.crt").exists()
 }
 
 /// The servers to dial, one or several.

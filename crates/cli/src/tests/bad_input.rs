@@ -172,3 +172,45 @@ async fn a_command_line_without_sense_is_code_2() {
         assert_eq!(run(&words).await.code, 2, "{line}");
     }
 }
+
+#[cfg(feature = "agent")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_a_wrong_token_is_told_at_once() {
+    let (lab, other) = (Lab::start().await, Lab::start().await);
+    let address = lab.server.as_ref().unwrap().url.clone();
+    let state = lab.folder.path().join("node").display().to_string();
+    let token = lab.ok("token create --print=token").await.trim().to_owned();
+    let parts: Vec<&str> = token.split('.').collect();
+    let wrong = format!("{}.{}.aaaaaaaaaaaaaaaa.{}", parts[0], parts[1], parts[3]);
+    let foreign = other
+        .ok("token create --print=token")
+        .await
+        .trim()
+        .to_owned();
+    for (token, name, part) in [
+        (wrong.as_str(), "pi-1", "does not accept the join token"),
+        (foreign.as_str(), "pi-1", "has a certificate of another CA"),
+        ("muster1.abc", "pi-1", "cut short"),
+        (token.as_str(), "Bad_Name", "is not valid"),
+    ] {
+        let words = [
+            "muster",
+            "agent",
+            "--server",
+            &address,
+            "--runtime",
+            "memory",
+            "--state-dir",
+            &state,
+            "--node-name",
+            name,
+            "--token",
+            token,
+        ];
+        let ran = run(&words).await;
+        assert_eq!(ran.code, 1, "{part}");
+        assert!(ran.err.contains(part), "{part:?} is not in {:?}", ran.err);
+    }
+    lab.stop().await;
+    other.stop().await;
+}
