@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_model::codec::kubectl_json;
 use muster_model::kind;
 use muster_model::object::Object;
 use muster_model::reason::label;
@@ -14,20 +15,7 @@ use crate::tally::Placements;
 /// A JSON value as compact text with keys in code point order and Go's escapes: the form in which `data` is
 /// kept, hashed and compared.
 pub fn canonical_text(value: &Value) -> String {
-    let plain = value.to_string();
-    let mut text = String::with_capacity(plain.len());
-    // These characters can only be inside strings, so that escaping them needs no parser.
-    for character in plain.chars() {
-        match character {
-            '<' => text.push_str("\\u003c"),
-            '>' => text.push_str("\\u003e"),
-            '&' => text.push_str("\\u0026"),
-            '\u{2028}' => text.push_str("\\u2028"),
-            '\u{2029}' => text.push_str("\\u2029"),
-            other => text.push(other),
-        }
-    }
-    text
+    kubectl_json(value)
 }
 
 /// The `data` of a template's revision: the patch that puts the template back.

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::codec::kubectl_json;
 use crate::kind::{self, Kind};
 
 /// A Kubernetes object: its JSON tree. Keys are in code point order (the map is sorted), so the compact
@@ -119,10 +120,10 @@ impl Object {
         Self::from_value(tree)
     }
 
-    /// Compact JSON with sorted keys.
+    /// Compact JSON with sorted keys, byte for byte as Kubernetes writes it: kubectl compares the bytes of a
+    /// ControllerRevision's `data` with its own (spec/daemonset.md 13.1).
     pub fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.tree)
-            .expect("a JSON tree has text keys and no other failure to encode")
+        kubectl_json(&self.tree).into_bytes()
     }
 
     /// The typed view. Fields that the type does not know are dropped from the view, not from the object.
@@ -348,6 +349,16 @@ mod tests {
     fn keys_are_written_in_code_point_order() {
         let object = Object::from_value(json!({"z": 1, "a": {"y": 1, "b": 2}})).unwrap();
         assert_eq!(object.to_bytes(), br#"{"a":{"b":2,"y":1},"z":1}"#);
+    }
+
+    #[test]
+    fn text_is_escaped_as_kubernetes_does() {
+        let object = Object::from_value(json!({"args": ["a && b > c"]})).unwrap();
+        assert_eq!(
+            object.to_bytes(),
+            br#"{"args":["a \u0026\u0026 b \u003e c"]}"#
+        );
+        assert_eq!(Object::from_bytes(&object.to_bytes()).unwrap(), object);
     }
 
     #[test]

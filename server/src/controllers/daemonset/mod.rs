@@ -15,6 +15,8 @@ mod carry;
 mod index;
 mod set;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 

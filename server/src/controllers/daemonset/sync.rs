@@ -99,7 +99,7 @@ enum Look {
     },
     Settle {
         facts: Box<DaemonFacts>,
-        settlement: Settlement,
+        settlement: Box<Settlement>,
         relabel: Vec<Arc<Stored>>,
     },
     Act(Box<Work>),
@@ -182,7 +182,7 @@ impl Inner {
                 let relabel = set.pods_with_hash(&settlement.relabel);
                 return Look::Settle {
                     facts: Box::new(set.facts.clone()),
-                    settlement,
+                    settlement: Box::new(settlement),
                     relabel,
                 };
             }

@@ -1,0 +1,8 @@
+//! The scenarios that need the driver, against the real registry over a memory store.
+
+mod claiming;
+mod cluster;
+mod creating;
+mod history;
+mod random;
+mod waking;
