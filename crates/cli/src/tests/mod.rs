@@ -8,6 +8,7 @@ mod change;
 mod look;
 #[cfg(feature = "agent")]
 mod node;
+mod reflector;
 
 use std::path::PathBuf;
 
