@@ -105,7 +105,7 @@ impl Recorder {
             return;
         }
         let message = self.merged(&subject, note, now.mono);
-        let key = (subject, note.reason.to_owned(), message);
+        let key = (subject, note.reason.to_string(), message);
         let seen = Time(whole_seconds(now.wall));
         let event = match self.same.get_mut(&key) {
             Some(same) if now.mono.since(same.at) < SAME_WITHIN => {
@@ -191,12 +191,12 @@ impl Recorder {
     fn merged(&mut self, subject: &Subject, note: &EventNote, now: Mono) -> String {
         if self.same.contains_key(&(
             subject.clone(),
-            note.reason.to_owned(),
+            note.reason.to_string(),
             note.message.clone(),
         )) {
             return note.message.clone();
         }
-        let key = (subject.clone(), note.reason.to_owned());
+        let key = (subject.clone(), note.reason.to_string());
         let similar = self.similar.entry(key).or_insert(Similar {
             count: 0,
             since: now,
@@ -263,7 +263,7 @@ impl Recorder {
                 ..ObjectReference::default()
             },
             type_: Some(if note.warning { "Warning" } else { "Normal" }.into()),
-            reason: Some(note.reason.to_owned()),
+            reason: Some(note.reason.to_string()),
             message: Some(message.to_owned()),
             count: Some(1),
             first_timestamp: seen.clone(),

@@ -798,3 +798,28 @@ async fn na_097_a_damaged_checkpoint_skips_its_pod_and_no_other() {
             .all(|c| c.labels["io.kubernetes.pod.uid"] == "uid-b")
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn na_098_a_doubt_outlives_the_connection() {
+    let mut node = running();
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    node.stop().await;
+    {
+        let mut state = node.server.state();
+        state.cluster_id = "cluster-2".into();
+        state.pods.clear();
+    }
+    node.start();
+    node.server
+        .until("it registers", |state| state.registrations == 2)
+        .await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    node.server.go_down();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    node.server.come_up();
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    assert_eq!(node.containers().len(), 2);
+    let gone = |_: &support::State| node.containers().is_empty();
+    node.server.until("nothing is left", gone).await;
+}

@@ -256,7 +256,12 @@ impl Pods {
         let wait = self.shared.config.pace.second_snapshot;
         let now = self.shared.now().mono;
         match self.doubt_since {
-            Some(since) => now.since(since) >= wait,
+            Some(since) if now.since(since) >= wait => true,
+            Some(_) => {
+                // The session that was to ask again may have ended.
+                self.shared.snapshot_again.notify_one();
+                false
+            }
             None => {
                 tracing::warn!(
                     cluster = %self.cluster_id,
@@ -304,8 +309,11 @@ impl Pods {
             match judged {
                 Ok(()) => holding = Some(Holding::of(&facts)),
                 Err(rejection) => {
-                    let reason: &'static str = static_reason(&rejection.reason);
-                    let note = EventNote::warning(None, reason, rejection.message.clone());
+                    let note = EventNote::warning(
+                        None,
+                        rejection.reason.clone(),
+                        rejection.message.clone(),
+                    );
                     self.shared
                         .outbox
                         .pod_event(&facts, &note, self.shared.now());
@@ -451,28 +459,4 @@ fn further(before: Life, wanted: Life) -> Life {
         (Life::Deleted { grace_seconds }, Life::Wanted) => Life::Deleted { grace_seconds },
         (Life::Wanted, wanted) => wanted,
     }
-}
-
-/// Event reasons are constants, but for resources that only the pod names.
-fn static_reason(reason: &str) -> &'static str {
-    const KNOWN: [&str; 14] = [
-        "OutOfpods",
-        "OutOfcpu",
-        "OutOfmemory",
-        "OutOfephemeral-storage",
-        "NodeAffinity",
-        "NodeName",
-        "NodePorts",
-        "TaintToleration",
-        "UnsupportedByNode",
-        "SysctlForbidden",
-        "InvalidNodeInfo",
-        "PodOSSelectorNodeLabelDoesNotMatch",
-        "PodOSNotSupported",
-        "SupplementalGroupsPolicyNotSupported",
-    ];
-    KNOWN
-        .into_iter()
-        .find(|known| *known == reason)
-        .unwrap_or("OutOfResource")
 }

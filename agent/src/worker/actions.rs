@@ -1,5 +1,6 @@
 //! What a step may ask for, and how it is told the outcome.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::runtime::{ContainerId, ImageView};
@@ -163,7 +164,7 @@ pub struct EventNote {
     /// `Warning` rather than `Normal`.
     pub warning: bool,
     /// `BackOff`, ...
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// In words.
     pub message: String,
 }
@@ -172,13 +173,13 @@ impl EventNote {
     /// Of `Normal` type.
     pub fn normal(
         container: Option<&str>,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
         Self {
             container: container.map(str::to_owned),
             warning: false,
-            reason,
+            reason: reason.into(),
             message: message.into(),
         }
     }
@@ -186,13 +187,13 @@ impl EventNote {
     /// Of `Warning` type.
     pub fn warning(
         container: Option<&str>,
-        reason: &'static str,
+        reason: impl Into<Cow<'static, str>>,
         message: impl Into<String>,
     ) -> Self {
         Self {
             container: container.map(str::to_owned),
             warning: true,
-            reason,
+            reason: reason.into(),
             message: message.into(),
         }
     }
