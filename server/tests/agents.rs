@@ -9,7 +9,7 @@ mod support;
 
 use std::time::Duration;
 
-use muster_model::kind::{CONFIG_MAP, EVENT, LEASE, NODE, POD, SECRET};
+use muster_model::kind::{CONFIG_MAP, DAEMON_SET, EVENT, LEASE, NODE, POD, SECRET};
 use muster_model::object::Object;
 use muster_pki::{JoinToken, issue, peer_identity, pem};
 use muster_proto::v1;
@@ -20,7 +20,7 @@ use muster_server::tokens;
 use rand::SeedableRng;
 use secrecy::ExposeSecret;
 use serde_json::json;
-use support::{Api, Cluster, eventually, failure, message, pod};
+use support::{Api, Cluster, daemon, eventually, failure, message, pod};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
@@ -231,6 +231,48 @@ async fn a_removed_node_is_heeded_again_only_after_a_join() {
         .await
         .unwrap();
     assert!(register(&node, "n1", "m1").await.unwrap().created);
+}
+
+#[tokio::test]
+async fn case_b91_a_node_made_again_by_another_machine_starts_with_fresh_pods() {
+    let cluster = Cluster::with_controllers().await;
+    let (admin, node) = (cluster.admin().await, cluster.node("n1").await);
+    register(&node, "n1", "m1").await.unwrap();
+    admin.create(&DAEMON_SET, &daemon("web")).await.unwrap();
+    let pod = || async {
+        let pods = admin.list(&POD, "default", "", "").await.unwrap();
+        pods.into_iter().find(|pod| !pod.is_terminating())
+    };
+    let former = eventually("a pod", pod).await;
+    // The machine is unplugged and its node deleted; another one takes the name at once.
+    admin.delete(&NODE, "", "n1").await.unwrap();
+    let reply = eventually("the name is free", || async {
+        register(&node, "n1", "m2").await.ok()
+    })
+    .await;
+    assert!(reply.created);
+    let fresh = eventually("a fresh pod", || async {
+        pod().await.filter(|pod| pod.uid() != former.uid())
+    })
+    .await;
+    assert_eq!(fresh.text_at("/spec/nodeName"), "n1");
+    let gone = admin.get(&POD, "default", former.name()).await.unwrap_err();
+    assert_eq!(gone.code(), Code::NotFound);
+    eventually("it is said why", || async {
+        let events = admin
+            .list(&EVENT, "", "", "involvedObject.name=n1")
+            .await
+            .unwrap();
+        let said = "Node n1 is another machine now, pods of the former one removed: 1";
+        events
+            .into_iter()
+            .find(|event| event.text_at("/message") == said)
+    })
+    .await;
+    // The same machine again, as after a deletion by mistake: its pod stays.
+    admin.delete(&NODE, "", "n1").await.unwrap();
+    assert!(register(&node, "n1", "m2").await.unwrap().created);
+    assert_eq!(pod().await.unwrap().uid(), fresh.uid());
 }
 
 #[tokio::test]

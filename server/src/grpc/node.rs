@@ -141,7 +141,7 @@ impl Nodes {
         self.beat(&node);
         if removed > 0 {
             let message = format!(
-                "Node {node} is another machine now: {removed} pods of the former one were removed"
+                "Node {node} is another machine now, pods of the former one removed: {removed}"
             );
             self.events
                 .normal("muster-server", stored.object(), "MachineChanged", message);

@@ -74,7 +74,7 @@ async fn equal_events_are_counted_in_one_batch_and_over_many() {
         text("/firstTimestamp"),
         first.object().text_at("/firstTimestamp")
     );
-    assert!(text("/lastTimestamp") > first.object().text_at("/lastTimestamp").to_owned());
+    assert!(text("/lastTimestamp").as_str() > first.object().text_at("/lastTimestamp"));
     assert_eq!(text("/involvedObject/uid"), scene.about.uid());
     assert_eq!(text("/source/component"), "tester");
 }
