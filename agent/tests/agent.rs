@@ -823,3 +823,26 @@ async fn na_098_a_doubt_outlives_the_connection() {
     let gone = |_: &support::State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_started_is_not_started_again_while_the_engine_cannot_be_looked_at() {
+    let node = running();
+    for call in [Call::RunSandbox, Call::Start] {
+        node.server
+            .until("the node is there", |state| state.node.is_some())
+            .await;
+        let name = format!("p-{call:?}").to_lowercase();
+        for _ in 0..6 {
+            let error = RuntimeError::Refused {
+                status: 500,
+                message: "not now".into(),
+            };
+            node.engine.fail_next("n1", Call::ListPod, error);
+        }
+        let before = node.engine.count(call);
+        let uid = node.server.put_pod(pod(&name));
+        node.server.until_running(&uid).await;
+        assert_eq!(node.engine.count(call), before + 1, "{call:?}");
+    }
+    assert_eq!(node.containers().len(), 4);
+}

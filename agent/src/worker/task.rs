@@ -56,6 +56,17 @@ pub(crate) enum WorkerEnd {
     Stopped,
 }
 
+/// Why the runtime is to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    /// It is not.
+    No,
+    /// Something may have happened.
+    Hint,
+    /// Something was done, or nothing was ever seen: no step without it.
+    Must,
+}
+
 struct Task {
     shared: Arc<Shared>,
     objects_changed: Arc<Notify>,
@@ -63,7 +74,7 @@ struct Task {
     view: PodView,
     jobs: JoinSet<Option<Outcome>>,
     works: BTreeMap<tokio::task::Id, (Work, AbortHandle)>,
-    look_needed: bool,
+    need: Need,
     looked: Option<Mono>,
     reported: bool,
     finished: Arc<AtomicBool>,
@@ -75,7 +86,11 @@ impl WorkerStart {
         let facts = self.facts.borrow_and_update().clone();
         let mut task = Task {
             view: PodView::of(&facts.uid, self.seen.clone().unwrap_or_default()),
-            look_needed: self.seen.is_none(),
+            need: if self.seen.is_none() {
+                Need::Must
+            } else {
+                Need::No
+            },
             looked: None,
             shared: self.shared,
             objects_changed: Arc::new(Notify::new()),
@@ -94,16 +109,26 @@ impl WorkerStart {
         let objects_changed = Arc::clone(&task.objects_changed);
         loop {
             let pod = self.facts.borrow_and_update().clone();
-            let looked = task.look(&pod.uid).await;
-            let (over, wake) = task.advance(&pod);
-            if over {
-                return WorkerEnd::Over;
-            }
-            let wake = if looked { wake } else { wake.min(LOOK_AGAIN) };
+            task.look(&pod.uid).await;
+            let wake = match task.need {
+                // The view is older than what was done: a step would do it again.
+                Need::Must => LOOK_AGAIN,
+                need => {
+                    let (over, wake) = task.advance(&pod);
+                    if over {
+                        return WorkerEnd::Over;
+                    }
+                    if need == Need::No {
+                        wake
+                    } else {
+                        wake.min(LOOK_AGAIN)
+                    }
+                }
+            };
             tokio::select! {
                 Some(ended) = task.jobs.join_next_with_id(), if !task.jobs.is_empty() => task.note(ended),
                 changed = self.facts.changed() => if changed.is_err() { return WorkerEnd::Stopped },
-                () = self.look.notified() => task.look_needed = true,
+                () = self.look.notified() => task.need = task.need.max(Need::Hint),
                 () = objects_changed.notified() => {
                     let now = task.shared.now();
                     task.memory.hurry(now);
@@ -121,18 +146,19 @@ impl WorkerStart {
 impl Task {
     /// Looks at the runtime, if there is reason to. Outcomes are noted before, never while: what ends during the look stays
     /// in flight for the step that follows, so that a stale view can start nothing twice.
-    async fn look(&mut self, uid: &str) -> bool {
+    async fn look(&mut self, uid: &str) {
         while let Some(ended) = self.jobs.try_join_next_with_id() {
             self.note(ended);
         }
-        if !self.look_needed {
-            return true;
+        if self.need == Need::No {
+            return;
         }
         // What is under way will ask for a look when it ends; until then hints are answered now and then only.
         let busy = self.works.values().any(|(work, _)| work.touches_runtime());
         let now = self.shared.now().mono;
-        if busy && self.looked.is_some_and(|at| now.since(at) < LOOK_AGAIN) {
-            return false;
+        let lately = self.looked.is_some_and(|at| now.since(at) < LOOK_AGAIN);
+        if self.need == Need::Hint && busy && lately {
+            return;
         }
         self.looked = Some(now);
         let shared = Arc::clone(&self.shared);
@@ -143,14 +169,10 @@ impl Task {
                 let messages = std::mem::take(&mut self.view.messages);
                 self.view = PodView::of(uid, listed);
                 self.view.messages = messages;
-                self.look_needed = false;
+                self.need = Need::No;
                 self.read_messages().await;
-                true
             }
-            Err(error) => {
-                tracing::debug!(uid, %error, "a pod could not be looked at");
-                false
-            }
+            Err(error) => tracing::debug!(uid, %error, "a pod could not be looked at"),
         }
     }
 
@@ -220,7 +242,9 @@ impl Task {
         };
         self.works.remove(&id);
         if let Some(outcome) = outcome {
-            self.look_needed |= outcome.work.touches_runtime();
+            if outcome.work.touches_runtime() {
+                self.need = Need::Must;
+            }
             let (timing, now) = (self.shared.host().timing.clone(), self.shared.now());
             self.memory.note(outcome, &timing, now);
         }
