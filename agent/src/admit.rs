@@ -72,6 +72,8 @@ impl HostPort {
 /// An admitted pod that is not finished: what it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Holding {
+    /// `NAMESPACE/NAME` of the pod.
+    pub pod: String,
     /// Resources.
     pub request: Amounts,
     /// Host ports.
@@ -82,6 +84,7 @@ impl Holding {
     /// What the pod holds once it is admitted.
     pub fn of(pod: &PodFacts) -> Self {
         Self {
+            pod: format!("{}/{}", pod.namespace, pod.name),
             request: resources::pod_request(pod.spec()),
             ports: host_ports(pod),
         }
@@ -281,17 +284,21 @@ fn matches_node(pod: &PodFacts, node: &NodeFacts, object: &NodeObject) -> Result
 
 fn free_ports(pod: &PodFacts, others: &[&Holding]) -> Result<(), Rejection> {
     let wanted = host_ports(pod);
-    let taken = others.iter().flat_map(|other| &other.ports);
-    if taken
-        .into_iter()
-        .any(|port| wanted.iter().any(|own| own.clashes(port)))
-    {
-        return predicate(
+    let taken = others
+        .iter()
+        .flat_map(|other| other.ports.iter().map(move |port| (*other, port)))
+        .find(|(_, port)| wanted.iter().any(|own| own.clashes(port)));
+    match taken {
+        None => Ok(()),
+        // Kubernetes' sentence, and what a person needs to mend it.
+        Some((holder, port)) => predicate(
             "NodePorts",
-            "node(s) didn't have free ports for the requested pod ports",
-        );
+            &format!(
+                "node(s) didn't have free ports for the requested pod ports ({}/{} is held by pod {})",
+                port.port, port.protocol, holder.pod
+            ),
+        ),
     }
-    Ok(())
 }
 
 /// A field that would silently weaken the pod if it were ignored rejects it.

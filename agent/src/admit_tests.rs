@@ -116,11 +116,14 @@ fn na_022_host_ports_clash_by_protocol_number_and_address() {
         one(json!({"ports": ports}), json!({}))
     };
     let there = Holding::of(&port("TCP", "0.0.0.0"));
-    let message =
-        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+    let message = format!(
+        "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports (18080/TCP is held by \
+         pod {})",
+        there.pod
+    );
     assert_eq!(
         verdict(&port("TCP", "127.0.0.1"), &roomy(), &[&there]),
-        refused("NodePorts", message)
+        refused("NodePorts", &message)
     );
     assert_eq!(
         verdict(&port("UDP", "127.0.0.1"), &roomy(), &[&there]),

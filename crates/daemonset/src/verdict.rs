@@ -3,6 +3,7 @@
 
 use muster_model::affinity::Mismatch;
 use muster_model::k8s::api::core::v1::Taint;
+use muster_model::reason::taint as taint_key;
 use muster_model::taint::{NO_EXECUTE, taint_text};
 use muster_model::time::{Timestamp, to_seconds_text};
 
@@ -221,6 +222,13 @@ impl Verdict {
                 Some((key, value)) => format!("label node {node} with {key}={value}"),
                 None => String::new(),
             },
+            // The server put this taint there and would put it there again.
+            Self::No {
+                why: No::Untolerated { taint },
+                ..
+            } if taint.key == taint_key::UNREACHABLE => {
+                format!("bring the agent of node {node} back")
+            }
             Self::No {
                 why: No::Untolerated { taint },
                 ..

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -36,6 +37,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock::TokioClock;
 use crate::network::{Endpoint, Gate, GatedListener, Link, Network};
 use crate::node::{NodeOptions, NodeRuntime, NodeWorld, TestNode};
 
@@ -69,7 +71,8 @@ pub struct ClusterOptions {
     pub pace: Pace,
     /// Delays of pods.
     pub timing: Timing,
-    /// Seed of uids, names and tokens; `None`: from the operating system, as in production.
+    /// Seed of uids, names and tokens, another one in each life of the server; `None`: from the operating system, as in
+    /// production.
     pub seed: Option<u64>,
 }
 
@@ -114,6 +117,17 @@ impl ClusterOptions {
         self
     }
 
+    /// For tests with tokio's clock paused: everything in memory, delays and graces as in production, a fixed seed. Hours
+    /// pass as fast as the machine can compute them.
+    pub fn paused() -> Self {
+        Self {
+            pace: Pace::default(),
+            timing: Timing::default(),
+            seed: Some(7),
+            ..Self::default().in_memory(Arc::new(TokioClock::from_now()))
+        }
+    }
+
     /// In memory altogether, by this clock: for tokio's paused time.
     #[must_use]
     pub fn in_memory(mut self, clock: SharedClock) -> Self {
@@ -139,6 +153,8 @@ pub struct Cluster {
     nodes: BTreeMap<String, TestNode>,
     made: usize,
     reboots: usize,
+    lives: u64,
+    tokens: AtomicU64,
     // Last: it is removed when all that uses it is gone.
     root: TempDir,
 }
@@ -160,6 +176,7 @@ impl Cluster {
             &network,
             &server_gate,
             SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            0,
         )
         .await?;
         let admin = connection(
@@ -186,6 +203,8 @@ impl Cluster {
             nodes: BTreeMap::new(),
             made: 0,
             reboots: 0,
+            lives: 0,
+            tokens: AtomicU64::new(0),
             root,
         };
         if cluster.options.link == Link::Tcp {
@@ -240,7 +259,7 @@ impl Cluster {
     /// A join token's text. `expires`: `None` is never.
     pub async fn make_token(&self, expires: Option<Timestamp>) -> anyhow::Result<String> {
         let mut rng = match self.options.seed {
-            Some(seed) => StdRng::seed_from_u64(seed),
+            Some(seed) => StdRng::seed_from_u64(seed + self.tokens.fetch_add(1, Ordering::Relaxed)),
             None => StdRng::from_os_rng(),
         };
         let token = JoinToken::generate(&mut rng, self.ca.hash());
@@ -464,6 +483,7 @@ impl Cluster {
         };
         self.store = Some(Arc::clone(&store));
         self.server_gate.open();
+        self.lives += 1;
         let (server, _) = serve(
             &self.options,
             &self.ca,
@@ -471,10 +491,31 @@ impl Cluster {
             &self.network,
             &self.server_gate,
             self.address,
+            self.lives,
         )
         .await?;
         self.server = Some(server);
         Ok(())
+    }
+
+    /// The stopped server's data is lost: the next start is that of a new, empty server with the same CA. Only with a
+    /// memory store.
+    pub async fn lose_data(&mut self) -> anyhow::Result<()> {
+        if self.server.is_some() || self.options.store != StoreKind::Memory {
+            bail!("stop the server of a cluster in memory first");
+        }
+        self.store = Some(open_store(&self.options, &self.data).await?);
+        Ok(())
+    }
+
+    /// A dialer of the cluster's server, for connections of another making.
+    pub fn dialer(&self) -> Arc<dyn muster_client::Dial> {
+        self.network.dialer(Arc::new(Gate::default()))
+    }
+
+    /// The server's address as clients take it.
+    pub fn server_address(&self) -> anyhow::Result<ServerAddress> {
+        server_address(self.address)
     }
 
     /// Stops agents and server in order.
@@ -578,11 +619,13 @@ async fn serve(
     network: &Arc<Network>,
     gate: &Arc<Gate>,
     address: SocketAddr,
+    life: u64,
 ) -> anyhow::Result<(RunningServer, SocketAddr)> {
     let config = Config {
         controllers: options.controllers,
         timing: options.server_timing.clone(),
-        seed: options.seed,
+        // The same seed again would give out the same uids again.
+        seed: options.seed.map(|seed| seed.wrapping_add(life << 32)),
         ..Config::new(Arc::clone(ca))
     };
     let gate = Arc::clone(gate);
