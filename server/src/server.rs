@@ -16,6 +16,7 @@ use muster_store::{CommitError, Store, WatchError};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::auth;
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::controllers;
@@ -231,6 +232,7 @@ impl Parts {
             .into_axum_router()
             .merge(health::router(cache, self.metrics, self.stop))
             .fallback(health::unknown)
+            .layer(axum::middleware::from_fn(auth::authenticate::refuse_tokens))
     }
 }
 

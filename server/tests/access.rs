@@ -53,6 +53,23 @@ async fn a_stranger_may_do_nothing() {
 }
 
 #[tokio::test]
+async fn a_token_that_is_not_valid_is_refused_and_its_bearer_is_no_stranger() {
+    let cluster = Cluster::start().await;
+    let mut client = cluster.admin().await.resources;
+    let mut request = tonic::Request::new(v1::GetRequest {
+        resource: reference(&POD, "default", "x"),
+    });
+    request
+        .metadata_mut()
+        .insert("authorization", "Bearer nonsense".parse().unwrap());
+    let refused = client.get(request).await.unwrap_err();
+    assert_eq!(
+        (refused.code(), message(&refused).as_str()),
+        (Code::Unauthenticated, "Unauthorized")
+    );
+}
+
+#[tokio::test]
 async fn a_viewer_reads_all_but_secrets_and_writes_nothing() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin().await;

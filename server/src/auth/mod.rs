@@ -1,6 +1,6 @@
 //! Who asks ([`Caller`], from a client certificate), and what they may do ([`authorize()`]).
 
-mod authenticate;
+pub(crate) mod authenticate;
 mod authorize;
 mod caller;
 pub(crate) mod node;
