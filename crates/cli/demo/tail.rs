@@ -9,8 +9,13 @@
 #![no_std]
 #![no_main]
 
-use core::arch::{asm, global_asm};
+#[path = "../../freestanding/kernel/syscall.rs"]
+mod syscall;
+
+use core::arch::global_asm;
 use core::mem::MaybeUninit;
+
+use syscall::{SIG_BLOCK, SIGINT, SIGSET_BYTES, SIGTERM, exit, number, syscall};
 
 // The kernel enters `_start` with the stack pointer on a 16-byte boundary and the argument count, then the arguments,
 // on the stack. `tail_main` gets that address. There is nowhere to return to.
@@ -19,92 +24,43 @@ global_asm!(".globl _start", "_start:", "xor ebp, ebp", "mov rdi, rsp", "call {m
 #[cfg(target_arch = "aarch64")]
 global_asm!(".globl _start", "_start:", "mov x29, xzr", "mov x0, sp", "bl {main}", "brk #1", main = sym tail_main);
 
-#[cfg(target_arch = "x86_64")]
-mod number {
-    pub const READ: usize = 0;
-    pub const WRITE: usize = 1;
-    pub const RT_SIGPROCMASK: usize = 14;
-    pub const RT_SIGTIMEDWAIT: usize = 128;
-    pub const EXIT_GROUP: usize = 231;
-    pub const OPENAT: usize = 257;
-}
-#[cfg(target_arch = "aarch64")]
-mod number {
-    pub const OPENAT: usize = 56;
-    pub const READ: usize = 63;
-    pub const WRITE: usize = 64;
-    pub const EXIT_GROUP: usize = 94;
-    pub const RT_SIGPROCMASK: usize = 135;
-    pub const RT_SIGTIMEDWAIT: usize = 137;
-}
-
 const STDOUT: usize = 1;
 const CURRENT_DIRECTORY: usize = -100_isize as usize;
 const READ_ONLY: usize = 0;
-const SIGINT: isize = 2;
-const SIGTERM: isize = 15;
-const SIG_BLOCK: usize = 0;
-const SIGSET_BYTES: usize = 8;
 /// Between two looks at a file that did not grow: a tenth of a second.
 const PAUSE: [i64; 2] = [0, 100_000_000];
-
-/// One system call with up to four arguments.
-///
-/// # Safety
-/// The arguments are valid for that call: pointers are null or point to live memory of the size the call expects.
-#[cfg(target_arch = "x86_64")]
-unsafe fn syscall(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
-    let result: isize;
-    // SAFETY: the registers are those of the x86_64 system call convention; rcx and r11, which the instruction
-    // overwrites, are declared; the caller answers for the arguments.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number as isize => result,
-            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d,
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack),
-        );
-    }
-    result
-}
-
-/// One system call with up to four arguments.
-///
-/// # Safety
-/// The arguments are valid for that call: pointers are null or point to live memory of the size the call expects.
-#[cfg(target_arch = "aarch64")]
-unsafe fn syscall(number: usize, a: usize, b: usize, c: usize, d: usize) -> isize {
-    let result: isize;
-    // SAFETY: the registers are those of the aarch64 system call convention, which keeps all others; the caller
-    // answers for the arguments.
-    unsafe {
-        asm!(
-            "svc #0",
-            in("x8") number,
-            inlateout("x0") a as isize => result,
-            in("x1") b, in("x2") c, in("x3") d,
-            options(nostack),
-        );
-    }
-    result
-}
 
 /// `stack` is where the kernel put the argument count.
 extern "C" fn tail_main(stack: *const usize) -> ! {
     // SAFETY: the kernel puts the count there, then as many pointers to texts that end in a zero byte, then a null.
     let (count, file, code) = unsafe {
         let count = *stack;
-        (count, *stack.add(2), if count > 2 { *stack.add(3) } else { 0 })
+        (
+            count,
+            *stack.add(2),
+            if count > 2 { *stack.add(3) } else { 0 },
+        )
     };
     if count < 2 {
         exit(2);
     }
     // SAFETY: `code` was checked to be an argument: it points to text that ends in a zero byte.
-    let crash_code = if code == 0 { None } else { Some(unsafe { decimal(code as *const u8) }) };
+    let crash_code = if code == 0 {
+        None
+    } else {
+        Some(unsafe { decimal(code as *const u8) })
+    };
     let mask: u64 = 1 << (SIGINT - 1) | 1 << (SIGTERM - 1);
     // SAFETY: `mask` is eight live bytes; the old mask is not asked for.
-    unsafe { syscall(number::RT_SIGPROCMASK, SIG_BLOCK, &raw const mask as usize, 0, SIGSET_BYTES) };
+    unsafe {
+        syscall(
+            number::RT_SIGPROCMASK,
+            SIG_BLOCK,
+            &raw const mask as usize,
+            0,
+            SIGSET_BYTES,
+        )
+    };
 
     let descriptor = loop {
         // SAFETY: `file` is an argument: text that ends in a zero byte.
@@ -141,7 +97,8 @@ extern "C" fn tail_main(stack: *const usize) -> ! {
 fn write_out(mut text: &[u8]) {
     while !text.is_empty() {
         // SAFETY: `text` is live and as long as it is said to be.
-        let written = unsafe { syscall(number::WRITE, STDOUT, text.as_ptr() as usize, text.len(), 0) };
+        let written =
+            unsafe { syscall(number::WRITE, STDOUT, text.as_ptr() as usize, text.len(), 0) };
         if written <= 0 {
             return;
         }
@@ -176,16 +133,11 @@ unsafe fn decimal(mut text: *const u8) -> usize {
         if !byte.is_ascii_digit() {
             return value & 0xff;
         }
-        value = value.wrapping_mul(10).wrapping_add(usize::from(byte - b'0'));
+        value = value
+            .wrapping_mul(10)
+            .wrapping_add(usize::from(byte - b'0'));
         // SAFETY: `byte` was not the zero byte, so the next one is still part of the text.
         text = unsafe { text.add(1) };
-    }
-}
-
-fn exit(code: usize) -> ! {
-    loop {
-        // SAFETY: takes no pointers and does not return; the loop says so to the compiler.
-        unsafe { syscall(number::EXIT_GROUP, code, 0, 0, 0) };
     }
 }
 

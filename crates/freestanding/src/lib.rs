@@ -8,6 +8,9 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
+/// What every program takes in.
+const KERNEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kernel/syscall.rs");
+
 /// Compiles `source` (a path below the crate's folder) to `OUT_DIR/NAME`, static and stripped.
 ///
 /// # Panics
@@ -16,6 +19,7 @@ use std::process::Command;
 pub fn compile(source: &str, name: &str) {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={source}");
+    println!("cargo::rerun-if-changed={KERNEL}");
     let target = variable("TARGET");
     let architecture = variable("CARGO_CFG_TARGET_ARCH");
     assert!(
