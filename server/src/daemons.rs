@@ -11,18 +11,15 @@ use muster_daemonset::{
 };
 use muster_model::k8s::api::apps::v1::DaemonSet;
 use muster_model::k8s::api::core::v1::{Node, Pod};
-use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, Kind, NODE, POD, SERVICE_ACCOUNT};
-use muster_model::object::{NamespacedName, Object};
+use muster_model::kind::{CONTROLLER_REVISION, EVENT, NODE, POD};
+use muster_model::object::Object;
 use muster_model::pod_status::Availability;
 use muster_model::reason::condition;
-use muster_model::time::Timestamp;
+use muster_model::time::{Timestamp, parse, to_seconds_text};
 
 use crate::cache::{Cache, Stored};
-use crate::grpc::Advice;
+use crate::controllers::Troubles;
 use crate::status::ApiError;
-
-/// Nodes named in one warning at most.
-const NODES_NAMED: usize = 5;
 
 /// One DaemonSet with all that belongs to it, at one moment.
 pub(crate) struct DaemonView {
@@ -81,16 +78,29 @@ impl DaemonView {
     }
 
     /// Every node's row, in order of names; nodes that are gone and still have pods come with them.
-    pub(crate) fn rows(&self, cache: &Cache) -> Vec<Row> {
+    pub(crate) fn rows(&self, cache: &Cache, troubles: &Troubles) -> Vec<Row> {
+        let known = troubles.known();
         let mut rows = BTreeMap::new();
+        let mut warnings = Warnings::default();
         for stored in cache.list(&NODE).items {
             let Ok(typed) = stored.typed::<Node>() else {
                 continue;
             };
             let node = NodeFacts::from_typed(&typed);
             let pods = self.pods.get(&node.name).map_or(&[][..], Vec::as_slice);
-            let placement = place(&self.facts, &node, pods, None, self.now);
-            rows.insert(node.name.clone(), self.row(node.name, placement, pods));
+            let retry_at = known.backoff.retry_at(&self.facts, &node.name, self.now);
+            let placement = place(&self.facts, &node, pods, retry_at, self.now);
+            let mut row = self.row(node.name, placement, pods);
+            match &mut row.placement.verdict {
+                Verdict::Missing { setback } => *setback = known.setback(&self.facts.uid).cloned(),
+                // The pod itself does not say: its node may, or what was told of it.
+                Verdict::NotReady { trouble, .. } if trouble.is_empty() => {
+                    let told = || warnings.of(cache, &self.facts.id.namespace, row.pod.as_ref()?);
+                    *trouble = node_trouble(&typed).or_else(told).unwrap_or_default();
+                }
+                _ => {}
+            }
+            rows.insert(row.node.clone(), row);
         }
         for (node, pods) in &self.pods {
             if !rows.contains_key(node)
@@ -118,8 +128,8 @@ impl DaemonView {
     }
 
     /// The nodes that a rollout still waits for, and why.
-    pub(crate) fn waiting(&self, cache: &Cache) -> Vec<String> {
-        self.rows(cache)
+    pub(crate) fn waiting(&self, cache: &Cache, troubles: &Troubles) -> Vec<String> {
+        self.rows(cache, troubles)
             .into_iter()
             .filter(|row| {
                 row.placement.verdict.should_run()
@@ -130,92 +140,55 @@ impl DaemonView {
     }
 }
 
+/// Why nothing is Ready on a node whose agent says that it is not.
+fn node_trouble(node: &Node) -> Option<String> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let ready = conditions
+        .iter()
+        .find(|found| found.type_ == condition::READY && found.status == "False")?;
+    let said = ready.message.as_deref().unwrap_or_default();
+    Some(format!("the node is not ready: {said}"))
+}
+
+/// The newest Warning event of each pod of a namespace, read when the first is asked for.
+#[derive(Default)]
+struct Warnings {
+    by_uid: Option<BTreeMap<String, (Timestamp, Arc<Stored>)>>,
+}
+
+impl Warnings {
+    fn of(&mut self, cache: &Cache, namespace: &str, pod: &PodFacts) -> Option<String> {
+        let by_uid = self.by_uid.get_or_insert_with(|| newest(cache, namespace));
+        let (at, event) = by_uid.get(pod.uid.as_str())?;
+        let event = event.object();
+        let (reason, message) = (event.text_at("/reason"), event.text_at("/message"));
+        let at = to_seconds_text(*at);
+        Some(format!("{reason}: {message} (last told at {at})"))
+    }
+}
+
+fn newest(cache: &Cache, namespace: &str) -> BTreeMap<String, (Timestamp, Arc<Stored>)> {
+    let mut by_uid: BTreeMap<String, (Timestamp, Arc<Stored>)> = BTreeMap::new();
+    for event in cache.list_ns(&EVENT, namespace).items {
+        let object = event.object();
+        if object.text_at("/type") != "Warning" || object.text_at("/involvedObject/kind") != "Pod" {
+            continue;
+        }
+        let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];
+        let Some(at) = times.iter().find_map(|path| parse(object.text_at(path))) else {
+            continue;
+        };
+        let uid = object.text_at("/involvedObject/uid").to_owned();
+        match by_uid.get(&uid) {
+            Some((later, _)) if *later > at => {}
+            _ => {
+                by_uid.insert(uid, (at, event));
+            }
+        }
+    }
+    by_uid
+}
+
 fn unreadable(error: FactsError) -> ApiError {
     ApiError::internal(error.to_string())
-}
-
-/// Tells the author of a DaemonSet which ready nodes will be left without a pod, why, and what would help.
-pub(crate) struct Coverage {
-    pub(crate) cache: Cache,
-}
-
-impl Advice for Coverage {
-    fn about(&self, kind: &'static Kind, object: &Object) -> Vec<String> {
-        if *kind != DAEMON_SET {
-            return Vec::new();
-        }
-        let Ok(daemon) = DaemonFacts::from_object(object) else {
-            return Vec::new();
-        };
-        let mut warnings = self.missing_account(object);
-        // What keeps nodes away -> those nodes, and what would help on the first.
-        let mut left_out: BTreeMap<String, (Vec<String>, String)> = BTreeMap::new();
-        for stored in self.cache.list(&NODE).items {
-            let Ok(node) = stored.typed::<Node>() else {
-                continue;
-            };
-            if !is_ready(&node) {
-                continue;
-            }
-            let facts = NodeFacts::from_typed(&node);
-            let Some(why) = muster_daemonset::place::fit(&daemon.rules, &facts).why_not else {
-                continue;
-            };
-            let sentence = why.sentence();
-            let verdict = Verdict::No {
-                why,
-                pod: None,
-                stays: false,
-            };
-            let (nodes, fix) = left_out.entry(sentence).or_default();
-            if nodes.is_empty() {
-                *fix = verdict.fix(facts.name.as_str());
-            }
-            nodes.push(facts.name.to_string());
-        }
-        let left_out = left_out.into_iter();
-        warnings.extend(left_out.map(|(why, (nodes, fix))| warning(&why, &nodes, &fix)));
-        warnings
-    }
-}
-
-impl Coverage {
-    /// Pods run without their account; where somebody counts on it, better to know.
-    fn missing_account(&self, daemon: &Object) -> Vec<String> {
-        let name = daemon.text_at("/spec/template/spec/serviceAccountName");
-        let key = NamespacedName::new(daemon.namespace(), name);
-        if name.is_empty() || self.cache.get(&SERVICE_ACCOUNT, &key).is_some() {
-            return Vec::new();
-        }
-        vec![format!(
-            "spec.template.spec.serviceAccountName: there is no service account {key}; the pods run, without its rights"
-        )]
-    }
-}
-
-fn warning(why: &str, nodes: &[String], fix: &str) -> String {
-    let (verb, named) = (
-        if nodes.len() == 1 { "node" } else { "nodes" },
-        nodes.len().min(NODES_NAMED),
-    );
-    let mut list = nodes[..named].join(", ");
-    if nodes.len() > named {
-        list.push_str(&format!(" and {} more", nodes.len() - named));
-    }
-    let advice = if fix.is_empty() {
-        String::new()
-    } else {
-        format!("; to change that, {fix}")
-    };
-    format!(
-        "{} ready {verb} will have no pod ({list}): {why}{advice}",
-        nodes.len()
-    )
-}
-
-fn is_ready(node: &Node) -> bool {
-    node.status
-        .iter()
-        .flat_map(|status| status.conditions.iter().flatten())
-        .any(|found| found.type_ == condition::READY && found.status == "True")
 }

@@ -20,6 +20,7 @@ pub mod auth;
 pub mod cache;
 mod config;
 pub mod controllers;
+mod coverage;
 mod daemons;
 pub mod data_dir;
 pub mod events;

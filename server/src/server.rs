@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use crate::auth;
 use crate::cache::Cache;
 use crate::config::Config;
-use crate::controllers;
-use crate::daemons::Coverage;
+use crate::controllers::{self, Troubles};
+use crate::coverage::Coverage;
 use crate::events::Recorder;
 use crate::first_start;
 use crate::grpc::{DaemonSets, Nodes, Pods, Resources};
@@ -111,7 +111,7 @@ impl Server {
         foundations.spawn(scribe.run(sink.clone()));
         let metrics = Metrics::new();
         let heartbeats = Heartbeats::new(clock.clone());
-        if config.controllers {
+        let troubles = if config.controllers {
             controllers::start(
                 &mut workers,
                 &registry,
@@ -120,8 +120,10 @@ impl Server {
                 &metrics,
                 &config.timing,
                 &stop,
-            );
-        }
+            )
+        } else {
+            Troubles::default()
+        };
         let issued = issue::issue_server(&config.ca, &config.names, clock.now())?;
         let identity = ServerIdentity::new(&issued)?;
         let tls = tls::server_config(&config.ca, identity.clone(), clock.clone())?;
@@ -133,6 +135,7 @@ impl Server {
             leases: Leases::default(),
             feeds: NodeFeeds::default(),
             tunnels: Tunnels::default(),
+            troubles,
             cluster_id: cluster_id.clone(),
             stop: stop.clone(),
         };
@@ -175,6 +178,7 @@ struct Parts {
     leases: Leases,
     feeds: NodeFeeds,
     tunnels: Tunnels,
+    troubles: Troubles,
     cluster_id: String,
     stop: CancellationToken,
 }
@@ -194,6 +198,7 @@ impl Parts {
         let daemonsets = DaemonSets {
             registry: self.registry.clone(),
             metrics: self.metrics.clone(),
+            troubles: self.troubles,
             stop: self.stop.clone(),
         };
         let pods = Pods {

@@ -614,3 +614,44 @@ async fn a_daemon_is_placed_rolled_out_explained_and_removed() {
     .await;
     agents.iter().for_each(tokio::task::JoinHandle::abort);
 }
+
+#[tokio::test]
+async fn a_refused_creation_is_explained_and_told_to_who_follows_the_rollout() {
+    let cluster = Cluster::with_controllers().await;
+    let admin = cluster.admin().await;
+    let agent = play_agent(&cluster, "n1").await;
+    let mut web = daemon("web");
+    web["spec"]["template"]["spec"]["priorityClassName"] = "high".into();
+    admin.create(&DAEMON_SET, &web).await.unwrap();
+    let refused = |sentence: &str| {
+        sentence.starts_with("no pod: creating a pod was refused: ") && sentence.contains("high")
+    };
+    eventually("it is explained", || async {
+        let request = v1::CoverageRequest::default();
+        let reply = admin.daemonsets.clone().coverage(request).await.unwrap();
+        let rows = reply.into_inner().rows;
+        (rows.len() == 1 && rows[0].rule == "Missing" && refused(&rows[0].why)).then_some(())
+    })
+    .await;
+    let request = v1::RolloutStatusRequest {
+        daemonset: Some(v1::DaemonSetRef {
+            namespace: "default".into(),
+            name: "web".into(),
+        }),
+    };
+    let mut states = admin
+        .daemonsets
+        .clone()
+        .rollout_status(request)
+        .await
+        .unwrap()
+        .into_inner();
+    loop {
+        let state = states.message().await.unwrap().unwrap();
+        let told = |line: &String| line.strip_prefix("n1: ").is_some_and(refused);
+        if state.waiting.iter().any(told) {
+            break;
+        }
+    }
+    agent.abort();
+}

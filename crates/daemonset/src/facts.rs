@@ -10,7 +10,7 @@ use std::sync::Arc;
 use muster_model::affinity::pinned_node;
 use muster_model::int_or_percent::IntOrPercent;
 use muster_model::k8s::api::apps::v1::DaemonSet;
-use muster_model::k8s::api::core::v1::{Affinity, ContainerStatus, Node, Pod, Taint, Toleration};
+use muster_model::k8s::api::core::v1::{Affinity, Node, Pod, Taint, Toleration};
 use muster_model::object::{NamespacedName, Object, ObjectError};
 use muster_model::pod_status::{self, Availability, Phase};
 use muster_model::reason::{annotation, condition, label, taint as taint_key};
@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 
 use crate::revision;
 use crate::status::Numbers;
+use crate::trouble;
 
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {
@@ -387,7 +388,7 @@ impl PodFacts {
             ready_since: pod_status::ready_since(pod),
             hash: own_label(label::CONTROLLER_REVISION_HASH),
             template_generation: own_label(label::POD_TEMPLATE_GENERATION),
-            trouble: trouble(pod),
+            trouble: trouble::of_pod(pod),
         }
     }
 
@@ -413,56 +414,6 @@ impl PodFacts {
             &self.name,
         )
     }
-}
-
-/// Waiting reasons that every healthy start goes through.
-const ORDINARY_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
-
-fn trouble(pod: &Pod) -> String {
-    let Some(status) = pod.status.as_ref() else {
-        return String::new();
-    };
-    if let Some(reason) = status.reason.as_deref().filter(|reason| !reason.is_empty()) {
-        return match status
-            .message
-            .as_deref()
-            .filter(|message| !message.is_empty())
-        {
-            Some(message) => format!("{reason}: {message}"),
-            None => reason.to_owned(),
-        };
-    }
-    let init = status.init_container_statuses.iter().flatten();
-    let all = init.chain(status.container_statuses.iter().flatten());
-    all.filter_map(container_trouble).next().unwrap_or_default()
-}
-
-fn container_trouble(status: &ContainerStatus) -> Option<String> {
-    let state = status.state.as_ref()?;
-    if let Some(waiting) = &state.waiting {
-        let reason = waiting
-            .reason
-            .as_deref()
-            .filter(|reason| !ORDINARY_WAITS.contains(reason))?;
-        return Some(
-            match waiting
-                .message
-                .as_deref()
-                .filter(|message| !message.is_empty())
-            {
-                Some(message) => format!("container {} waits: {reason}: {message}", status.name),
-                None => format!("container {} waits: {reason}", status.name),
-            },
-        );
-    }
-    let ended = state
-        .terminated
-        .as_ref()
-        .filter(|ended| ended.exit_code != 0)?;
-    Some(format!(
-        "container {} ended with exit code {}",
-        status.name, ended.exit_code
-    ))
 }
 
 /// A ControllerRevision that a DaemonSet owns (or has just adopted).

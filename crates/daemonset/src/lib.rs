@@ -74,6 +74,7 @@ pub mod revision;
 pub mod rollout;
 pub mod status;
 pub mod tally;
+mod trouble;
 pub mod verdict;
 
 pub use claim::{Claim, claim, claim_object};
@@ -82,4 +83,4 @@ pub use place::{Placement, place, place_gone};
 pub use plan::{Plan, plan};
 pub use status::Numbers;
 pub use tally::{Placements, Tally};
-pub use verdict::Verdict;
+pub use verdict::{Setback, Verdict};

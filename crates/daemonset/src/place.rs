@@ -418,7 +418,7 @@ fn verdict(
         };
     }
     let Some(first) = first else {
-        return Verdict::Missing;
+        return Verdict::Missing { setback: None };
     };
     // A live pod says more about the node than one that is on its way out beside it.
     let spoken_for = seen

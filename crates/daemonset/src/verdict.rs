@@ -26,6 +26,17 @@ pub enum No {
     NodeGone,
 }
 
+/// The controller could not do what it wanted, and will try again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setback {
+    /// What went wrong, as a clause: `creating a pod was refused: ...`.
+    pub why: String,
+    /// Since when it goes wrong like this.
+    pub since: Timestamp,
+    /// When it is tried again.
+    pub again_at: Timestamp,
+}
+
 /// The state of one DaemonSet on one node. Pods are given by name.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
@@ -78,8 +89,12 @@ pub enum Verdict {
         /// When it is tried again; `None`: at once.
         retry_at: Option<Timestamp>,
     },
-    /// It should run and has no pod: one is about to be created.
-    Missing,
+    /// It should run and has no pod.
+    Missing {
+        /// What keeps one from being created; `None`: nothing known, one is about to be. [`crate::place()`] knows
+        /// nothing of it: who drives the brain fills it in.
+        setback: Option<Setback>,
+    },
     /// It should not run here.
     No {
         /// The rule that decided.
@@ -107,7 +122,7 @@ impl Verdict {
             | Self::Stopping { pod }
             | Self::Ended { pod, .. } => Some(pod),
             Self::NodeOutOfReach { pod, .. } | Self::No { pod, .. } => pod.as_deref(),
-            Self::Missing => None,
+            Self::Missing { .. } => None,
         }
     }
 
@@ -122,7 +137,7 @@ impl Verdict {
             Self::Stopping { .. } => "Stopping",
             Self::Ended { failed: true, .. } => "Failed",
             Self::Ended { failed: false, .. } => "Succeeded",
-            Self::Missing => "Missing",
+            Self::Missing { .. } => "Missing",
             Self::No { why, .. } => match why {
                 No::OtherNode { .. } => "OtherNode",
                 No::NotSelected(Mismatch::NodeSelector { .. }) => "NodeSelector",
@@ -192,12 +207,23 @@ impl Verdict {
                     format!(" ({trouble})")
                 };
                 let when = match retry_at {
-                    Some(at) => format!("it is tried again at {}", to_seconds_text(*at)),
+                    Some(at) => format!(
+                        "it is deleted and made again at {} (back-off)",
+                        to_seconds_text(*at)
+                    ),
                     None => "it is being replaced".to_owned(),
                 };
                 format!("pod {pod} {how}{why}; {when}")
             }
-            Self::Missing => "no pod yet, one is being created".to_owned(),
+            Self::Missing { setback: None } => "no pod yet, one is being created".to_owned(),
+            Self::Missing {
+                setback: Some(setback),
+            } => format!(
+                "no pod: {} (since {}); tried again at {}",
+                setback.why,
+                to_seconds_text(setback.since),
+                to_seconds_text(setback.again_at)
+            ),
             Self::No { why, pod, stays } => {
                 let why = why.sentence();
                 match pod {
@@ -257,5 +283,54 @@ impl No {
             Self::Untolerated { taint } => format!("taint {} is not tolerated", taint_text(taint)),
             Self::NodeGone => "the node is gone".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_node_without_a_pod_says_what_keeps_it_from_having_one() {
+        let expected = "no pod yet, one is being created";
+        assert_eq!(Verdict::Missing { setback: None }.sentence(), expected);
+        let setback = Setback {
+            why: "creating a pod was refused: no PriorityClass with name high was found".into(),
+            since: at("2026-01-31T10:00:00Z"),
+            again_at: at("2026-01-31T10:00:40Z"),
+        };
+        let missing = Verdict::Missing {
+            setback: Some(setback),
+        };
+        assert_eq!(
+            missing.sentence(),
+            "no pod: creating a pod was refused: no PriorityClass with name high was found \
+             (since 2026-01-31T10:00:00Z); tried again at 2026-01-31T10:00:40Z"
+        );
+        assert_eq!(missing.rule(), "Missing");
+        assert!(missing.should_run());
+    }
+
+    #[test]
+    fn a_failed_pod_says_when_the_next_one_is_made() {
+        let mut failed = Verdict::Ended {
+            pod: "web-1".into(),
+            failed: true,
+            trouble: "OutOfcpu: Pod was rejected: too much cpu".into(),
+            retry_at: Some(at("2026-01-31T10:00:40Z")),
+        };
+        assert_eq!(
+            failed.sentence(),
+            "pod web-1 failed (OutOfcpu: Pod was rejected: too much cpu); \
+             it is deleted and made again at 2026-01-31T10:00:40Z (back-off)"
+        );
+        if let Verdict::Ended { retry_at, .. } = &mut failed {
+            *retry_at = None;
+        }
+        assert!(failed.sentence().ends_with("; it is being replaced"));
     }
 }

@@ -18,6 +18,8 @@ use crate::heartbeats::Heartbeats;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use daemonset::DaemonSets;
+pub(crate) use daemonset::Known;
+pub use daemonset::Troubles;
 use node_lifecycle::{Graces, NodeLifecycle};
 
 /// Numbers that tests and simulations may turn down.
@@ -38,7 +40,8 @@ impl Default for Timing {
     }
 }
 
-/// Starts every controller into `tasks`. They end when `stop` is cancelled.
+/// Starts every controller into `tasks`. They end when `stop` is cancelled. The answer is where the DaemonSet
+/// controller tells of its difficulties.
 pub fn start(
     tasks: &mut JoinSet<()>,
     registry: &Registry,
@@ -47,7 +50,7 @@ pub fn start(
     metrics: &Metrics,
     timing: &Timing,
     stop: &CancellationToken,
-) {
+) -> Troubles {
     let clock: SharedClock = registry.clock().clone();
     let lifecycle = NodeLifecycle {
         registry: registry.clone(),
@@ -62,7 +65,9 @@ pub fn start(
     tasks.spawn(owner_gc::run(registry.clone(), stop.clone()));
     tasks.spawn(namespace::run(registry.clone(), stop.clone()));
     let daemonsets = DaemonSets::new(registry.clone(), events.clone(), metrics.clone());
+    let troubles = daemonsets.troubles().clone();
     tasks.spawn(daemonsets.run(stop.clone()));
+    troubles
 }
 
 /// Before a controller starts over: short after a lag, longer with every failure in a row, with jitter.

@@ -74,8 +74,8 @@ impl<K: Clone + Ord> Queue<K> {
     }
 
     /// The worker failed on this key: again after a pause that grows with each failure in a row. `jitter` is a
-    /// random number; it spreads keys that failed together over half the pause.
-    pub(crate) fn failed(&self, key: K, jitter: u64) {
+    /// random number; it spreads keys that failed together over half the pause. Answers with the pause.
+    pub(crate) fn failed(&self, key: K, jitter: u64) -> Duration {
         let mut inner = self.inner.lock();
         let failures = inner.failures.entry(key.clone()).or_default();
         let pause = FIRST_PAUSE
@@ -85,10 +85,12 @@ impl<K: Clone + Ord> Queue<K> {
         let half = pause / 2;
         let spread = u64::try_from(half.as_nanos()).unwrap_or(u64::MAX).max(1);
         let pause = half + Duration::from_nanos(jitter % spread);
-        let at = (Instant::now() + pause).max(inner.retry_slot());
+        let now = Instant::now();
+        let at = (now + pause).max(inner.retry_slot());
         inner.add_at(key, at);
         drop(inner);
         self.wake.notify_one();
+        at.duration_since(now)
     }
 
     /// The worker succeeded: the next failure starts with the short pause again.

@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status};
 use super::{answer, caller};
 use crate::auth::{Ask, Caller, Verb, authorize};
 use crate::cache::{Stored, Subscription};
+use crate::controllers::{Known, Troubles};
 use crate::daemons::DaemonView;
 use crate::metrics::Metrics;
 use crate::registry::{PatchForm, Registry, WriteOptions};
@@ -33,6 +34,8 @@ const GATHER: Duration = Duration::from_millis(100);
 pub struct DaemonSets {
     pub(crate) registry: Registry,
     pub(crate) metrics: Metrics,
+    /// What the controller knows of its difficulties.
+    pub(crate) troubles: Troubles,
     pub(crate) stop: CancellationToken,
 }
 
@@ -44,6 +47,8 @@ struct Rollout {
     key: NamespacedName,
     uid: String,
     changes: Subscription,
+    troubles: Troubles,
+    setbacks: tokio::sync::watch::Receiver<Known>,
     last: Option<v1::RolloutStatusReply>,
     ended: bool,
 }
@@ -90,23 +95,25 @@ impl DaemonSets {
                 namespace: stored.namespace().to_owned(),
                 name: stored.name().to_owned(),
             };
-            rows.extend(view.rows(self.registry.cache()).into_iter().map(|row| {
-                v1::CoverageRow {
-                    daemonset: Some(reference.clone()),
-                    should_run: row.placement.verdict.should_run(),
-                    pod: row.placement.verdict.pod().unwrap_or_default().to_owned(),
-                    ready: row.pod.as_ref().is_some_and(|pod| pod.ready),
-                    available: row.pod.as_ref().is_some_and(|pod| view.is_available(pod)),
-                    updated: row
-                        .pod
-                        .as_ref()
-                        .is_some_and(|pod| pod.is_updated(&view.facts.rules)),
-                    rule: row.placement.verdict.rule().to_owned(),
-                    why: row.placement.verdict.sentence(),
-                    fix: row.placement.verdict.fix(row.node.as_str()),
-                    node: row.node.to_string(),
-                }
-            }));
+            rows.extend(
+                view.rows(self.registry.cache(), &self.troubles)
+                    .into_iter()
+                    .map(|row| v1::CoverageRow {
+                        daemonset: Some(reference.clone()),
+                        should_run: row.placement.verdict.should_run(),
+                        pod: row.placement.verdict.pod().unwrap_or_default().to_owned(),
+                        ready: row.pod.as_ref().is_some_and(|pod| pod.ready),
+                        available: row.pod.as_ref().is_some_and(|pod| view.is_available(pod)),
+                        updated: row
+                            .pod
+                            .as_ref()
+                            .is_some_and(|pod| pod.is_updated(&view.facts.rules)),
+                        rule: row.placement.verdict.rule().to_owned(),
+                        why: row.placement.verdict.sentence(),
+                        fix: row.placement.verdict.fix(row.node.as_str()),
+                        node: row.node.to_string(),
+                    }),
+            );
         }
         Ok(v1::CoverageReply { rows })
     }
@@ -127,6 +134,8 @@ impl DaemonSets {
             key: stored.key.clone(),
             uid: stored.uid().to_owned(),
             changes,
+            setbacks: self.troubles.subscribe(),
+            troubles: self.troubles.clone(),
             last: None,
             ended: false,
         };
@@ -297,7 +306,14 @@ impl Rollout {
     /// Waits for a change that can matter. A lag is one: what was missed is unknown.
     async fn wait(&mut self) {
         loop {
-            match self.changes.next().await {
+            let changes = tokio::select! {
+                changes = self.changes.next() => changes,
+                Ok(()) = self.setbacks.changed() => {
+                    tokio::time::sleep(GATHER).await;
+                    return;
+                }
+            };
+            match changes {
                 Ok(changes) => {
                     let matters = changes.iter().any(|change| {
                         *change.kind() != POD
@@ -351,7 +367,7 @@ impl Rollout {
         let waiting = if done || generation > observed {
             Vec::new()
         } else {
-            DaemonView::of(cache, &stored, self.registry.now())?.waiting(cache)
+            DaemonView::of(cache, &stored, self.registry.now())?.waiting(cache, &self.troubles)
         };
         Ok(v1::RolloutStatusReply {
             generation,

@@ -115,7 +115,7 @@ fn case_b07_a_failing_node_in_back_off_delays_no_other() {
     assert!(
         world
             .verdict("n1")
-            .contains("failed (NodePorts); it is tried again at")
+            .contains("failed (NodePorts); it is deleted and made again at")
     );
 }
 

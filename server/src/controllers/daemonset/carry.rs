@@ -141,9 +141,8 @@ impl Inner {
         self.tell(work.stored.object(), &event::deleted(&delete.pod.name));
         if delete.why == DeleteWhy::Failed {
             let now = self.registry.clock().now();
-            let state = &mut *self.state.lock();
-            state.backoff.note_deletion(&work.facts, &delete.node, now);
-            if let Some(set) = state.index.sets.get_mut(&work.facts.id) {
+            self.troubles.deleted_failed(&work.facts, &delete.node, now);
+            if let Some(set) = self.state.lock().index.sets.get_mut(&work.facts.id) {
                 set.touch(delete.node.clone());
             }
         }

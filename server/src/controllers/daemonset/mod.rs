@@ -17,11 +17,11 @@ mod set;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod troubles;
 
 use std::time::Duration;
 
 use futures::FutureExt;
-use muster_daemonset::backoff::Backoff;
 use muster_model::object::NamespacedName;
 use muster_model::time::Timestamp;
 use parking_lot::Mutex;
@@ -34,6 +34,8 @@ use crate::events::Recorder;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use index::{Index, KINDS, Wake};
+pub(crate) use troubles::Known;
+pub use troubles::Troubles;
 
 /// The controller's name in metrics.
 const NAME: &str = "daemonset";
@@ -54,13 +56,14 @@ struct Inner {
     caller: Caller,
     queue: Queue<NamespacedName>,
     state: Mutex<State>,
+    /// Taken after `state` where both are.
+    troubles: Troubles,
 }
 
 /// What is known, and from where on it is fed.
 struct State {
     index: Index,
     changes: Subscription,
-    backoff: Backoff,
     swept: Timestamp,
 }
 
@@ -74,7 +77,6 @@ impl DaemonSets {
         let state = State {
             index,
             changes,
-            backoff: Backoff::new(),
             swept,
         };
         let controller = Self {
@@ -85,10 +87,16 @@ impl DaemonSets {
                 caller: Caller::internal("daemonset-controller"),
                 queue: Queue::new(),
                 state: Mutex::new(state),
+                troubles: Troubles::default(),
             },
         };
         controller.inner.wake(wake);
         controller
+    }
+
+    /// What it knows of its own difficulties.
+    pub(super) fn troubles(&self) -> &Troubles {
+        &self.inner.troubles
     }
 
     /// Runs until told to stop.
@@ -138,11 +146,11 @@ impl Inner {
             }
         }
         for uid in std::mem::take(&mut state.index.gone) {
-            state.backoff.forget(&uid);
+            self.troubles.forget(&uid);
         }
         let now = self.registry.clock().now();
         if now.duration_since(state.swept).unsigned_abs() >= SWEEP {
-            state.backoff.sweep(now);
+            self.troubles.sweep(now);
             state.swept = now;
         }
     }
@@ -156,27 +164,48 @@ impl Inner {
     async fn work(&self) {
         loop {
             let key = self.queue.next().await;
-            let synced = std::panic::AssertUnwindSafe(self.sync(&key))
-                .catch_unwind()
-                .await;
-            match synced {
-                Ok(Ok(())) => self.queue.succeeded(&key),
-                Ok(Err(error)) => {
-                    tracing::warn!(daemonset = %key, %error, "a DaemonSet could not be synced; it is tried again");
-                    self.retry(key.clone());
-                }
-                Err(_) => {
-                    tracing::error!(daemonset = %key, "a sync panicked; it is tried again");
-                    self.metrics.panic(NAME);
-                    self.retry(key.clone());
-                }
-            }
+            self.attend(&key).await;
             self.queue.done(&key);
             self.metrics.queue_depth(NAME, self.queue.depth());
         }
     }
 
-    fn retry(&self, key: NamespacedName) {
-        self.queue.failed(key, self.registry.ids().below(u64::MAX));
+    /// One sync, and what its outcome means for the next.
+    async fn attend(&self, key: &NamespacedName) {
+        let synced = std::panic::AssertUnwindSafe(self.sync(key))
+            .catch_unwind()
+            .await;
+        let failure = match synced {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => {
+                tracing::warn!(daemonset = %key, %error, "a DaemonSet could not be synced; it is tried again");
+                Some(error.to_string())
+            }
+            Err(_) => {
+                tracing::error!(daemonset = %key, "a sync panicked; it is tried again");
+                self.metrics.panic(NAME);
+                Some("a sync panicked".to_owned())
+            }
+        };
+        let failure = failure.map(|why| {
+            let chance = self.registry.ids().below(u64::MAX);
+            (why, self.queue.failed(key.clone(), chance))
+        });
+        if failure.is_none() {
+            self.queue.succeeded(key);
+        }
+        // Under the lock, so that a DaemonSet that goes meanwhile leaves nothing behind.
+        let state = self.state.lock();
+        let Some(set) = state.index.sets.get(key) else {
+            return;
+        };
+        match failure {
+            None => self.troubles.passed(&set.facts.uid),
+            Some((why, pause)) => {
+                let now = self.registry.clock().now();
+                let again_at = now.checked_add(pause).unwrap_or(Timestamp::MAX);
+                self.troubles.failed(&set.facts.uid, &why, now, again_at);
+            }
+        }
     }
 }

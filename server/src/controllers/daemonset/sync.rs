@@ -29,7 +29,7 @@ const VISIBLE_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SyncError {
     /// The registry refused a write.
-    #[error("{what}: {source}")]
+    #[error("{what} was refused: {source}")]
     Write {
         /// What was tried.
         what: &'static str,
@@ -187,7 +187,7 @@ impl Inner {
                 };
             }
         }
-        set.refresh(&state.index.nodes, &state.backoff, now);
+        set.refresh(&state.index.nodes, &self.troubles.known().backoff, now);
         let history = set.history();
         let plan = plan(&set.facts, &set.placements, &history, now);
         if plan.is_idle() {

@@ -3,6 +3,7 @@
 mod claiming;
 mod cluster;
 mod creating;
+mod explaining;
 mod history;
 mod random;
 mod waking;

@@ -1,0 +1,120 @@
+//! What is told of a node without a working pod, with what the controller and the cluster know beside the pod.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use muster_model::kind::{NODE, POD};
+use muster_model::object::NamespacedName;
+use serde_json::json;
+
+use super::cluster::{Cluster, web};
+use crate::daemons::DaemonView;
+
+impl Cluster {
+    fn sentence(&self, node: &str) -> String {
+        let cache = self.registry.cache();
+        let view = DaemonView::of(cache, &self.set(), self.registry.now()).unwrap();
+        let rows = view.rows(cache, self.controller.troubles());
+        let row = rows.iter().find(|row| row.node.as_str() == node).unwrap();
+        row.placement.verdict.sentence()
+    }
+
+    async fn attend(&self) {
+        self.controller.inner.attend(&web()).await;
+    }
+
+    async fn fail_pod(&self, node: &str) -> String {
+        let pod = self.only(node);
+        self.edit_status(&POD, &pod.key, |pod| {
+            pod["status"] = json!({
+                "phase": "Failed", "reason": "OutOfcpu", "message": "Pod was rejected: too much cpu",
+            });
+        })
+        .await;
+        pod.name().to_owned()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_creation_is_told_until_one_succeeds() {
+    let cluster = Cluster::new(2).await;
+    assert_eq!(cluster.sentence("n1"), "no pod yet, one is being created");
+    cluster.store.pods_left.store(0, Ordering::SeqCst);
+    let mut news = cluster.controller.troubles().subscribe();
+    cluster.attend().await;
+    assert!(news.has_changed().unwrap());
+    let first = cluster.sentence("n1");
+    let begin = "no pod: creating a pod was refused: ";
+    assert!(first.starts_with(begin), "{first}");
+    assert!(first.contains("no space left"), "{first}");
+    let since = "(since 2026-01-01T00:00:00Z); tried again at 2026-01-01T00:00:0";
+    assert!(first.contains(since), "{first}");
+    tokio::time::advance(Duration::from_secs(30)).await;
+    cluster.attend().await;
+    let second = cluster.sentence("n1");
+    let since = "(since 2026-01-01T00:00:00Z); tried again at 2026-01-01T00:00:30";
+    assert!(second.contains(since), "{second}");
+    cluster.store.pods_left.store(usize::MAX, Ordering::SeqCst);
+    news.mark_unchanged();
+    cluster.attend().await;
+    assert!(news.has_changed().unwrap());
+    assert!(cluster.sentence("n1").ends_with(" is not ready yet"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_pod_says_when_its_back_off_ends() {
+    let cluster = Cluster::running(1).await;
+    let first = cluster.fail_pod("n0").await;
+    assert_eq!(
+        cluster.sentence("n0"),
+        format!(
+            "pod {first} failed (OutOfcpu: Pod was rejected: too much cpu); it is being replaced"
+        )
+    );
+    assert_eq!(cluster.sync().await, (0, 1));
+    cluster.be_fair().await;
+    assert_eq!(cluster.sync().await, (1, 0));
+    let next = cluster.fail_pod("n0").await;
+    assert_eq!(
+        cluster.sentence("n0"),
+        format!(
+            "pod {next} failed (OutOfcpu: Pod was rejected: too much cpu); \
+             it is deleted and made again at 2026-01-01T00:00:01Z (back-off)"
+        )
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_pod_is_spoken_for_by_its_events_and_its_node() {
+    let cluster = Cluster::new(1).await;
+    cluster.sync().await;
+    let pod = cluster.only("n0");
+    cluster.controller.inner.events.warning(
+        "agent",
+        pod.object(),
+        "FailedMount",
+        "configmap \"conf\" not found".to_owned(),
+    );
+    assert_eq!(cluster.told("FailedMount").await.len(), 1);
+    assert_eq!(
+        cluster.sentence("n0"),
+        format!(
+            "pod {} is not ready: FailedMount: configmap \"conf\" not found (last told at 2026-01-01T00:00:00Z)",
+            pod.name()
+        )
+    );
+    cluster
+        .edit_status(&NODE, &NamespacedName::new("", "n0"), |node| {
+            node["status"]["conditions"] = json!([{
+                "type": "Ready", "status": "False", "message": "container runtime is down",
+            }]);
+        })
+        .await;
+    assert_eq!(
+        cluster.sentence("n0"),
+        format!(
+            "pod {} is not ready: the node is not ready: container runtime is down",
+            pod.name()
+        )
+    );
+}

@@ -1,0 +1,142 @@
+//! What the controller knows of its own difficulties: how long failed pods wait, and why a DaemonSet's last sync
+//! failed. The controller writes it, and reads the waits; whoever explains a DaemonSet reads both. Only in
+//! memory: a new controller tries everything at once.
+//!
+//! It is bounded by what there is: a setback per DaemonSet, a wait per DaemonSet and node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use muster_daemonset::backoff::Backoff;
+use muster_daemonset::{DaemonFacts, NodeName, Setback};
+use muster_model::time::Timestamp;
+use tokio::sync::watch;
+
+/// Most characters of an error that are kept.
+const LONGEST_WHY: usize = 1_024;
+
+/// The difficulties of every DaemonSet. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Troubles {
+    known: Arc<watch::Sender<Known>>,
+}
+
+/// What is known at a moment.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// When failed pods may be replaced.
+    pub(crate) backoff: Backoff,
+    /// By the DaemonSet's uid.
+    setbacks: BTreeMap<String, Setback>,
+}
+
+impl Known {
+    /// What the last sync of the DaemonSet with this uid failed of; `None`: it did not.
+    pub(crate) fn setback(&self, uid: &str) -> Option<&Setback> {
+        self.setbacks.get(uid)
+    }
+}
+
+impl Troubles {
+    /// What is known now. Writers wait while this is held.
+    pub(crate) fn known(&self) -> watch::Ref<'_, Known> {
+        self.known.borrow()
+    }
+
+    /// Tells when a setback comes, changes or passes. Waits are not told: the failed pod that makes one is a
+    /// change by itself.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Known> {
+        self.known.subscribe()
+    }
+
+    /// A sync failed, and is tried again at `again_at`.
+    pub(super) fn failed(&self, uid: &str, why: &str, now: Timestamp, again_at: Timestamp) {
+        let why: String = why.chars().take(LONGEST_WHY).collect();
+        self.known.send_modify(|known| {
+            let last = known.setbacks.get(uid).filter(|last| last.why == why);
+            let since = last.map_or(now, |last| last.since);
+            let setback = Setback {
+                why,
+                since,
+                again_at,
+            };
+            known.setbacks.insert(uid.to_owned(), setback);
+        });
+    }
+
+    /// A sync went well.
+    pub(super) fn passed(&self, uid: &str) {
+        // Nearly every sync goes well: that it did is no news, and needs no writer's lock.
+        if self.known().setbacks.contains_key(uid) {
+            self.known
+                .send_if_modified(|known| known.setbacks.remove(uid).is_some());
+        }
+    }
+
+    /// A failed pod was deleted: the next one there waits longer.
+    pub(super) fn deleted_failed(&self, daemon: &DaemonFacts, node: &NodeName, now: Timestamp) {
+        self.quietly(|known| known.backoff.note_deletion(daemon, node, now));
+    }
+
+    /// The DaemonSet is gone.
+    pub(super) fn forget(&self, uid: &str) {
+        self.quietly(|known| {
+            known.backoff.forget(uid);
+            known.setbacks.remove(uid);
+        });
+    }
+
+    /// Drops waits that have started over.
+    pub(super) fn sweep(&self, now: Timestamp) {
+        self.quietly(|known| known.backoff.sweep(now));
+    }
+
+    fn quietly(&self, change: impl FnOnce(&mut Known)) {
+        self.known.send_if_modified(|known| {
+            change(known);
+            false
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    #[test]
+    fn a_setback_lasts_since_it_first_came_until_it_passes() {
+        let troubles = Troubles::default();
+        let mut news = troubles.subscribe();
+        let since = |uid: &str| troubles.known().setback(uid).map(|s| (s.since, s.again_at));
+        troubles.failed("d1", "no", at(10), at(11));
+        troubles.failed("d1", "no", at(11), at(13));
+        assert_eq!(since("d1"), Some((at(10), at(13))));
+        troubles.failed("d1", "another", at(13), at(17));
+        assert_eq!(since("d1"), Some((at(13), at(17))));
+        assert!(news.has_changed().unwrap());
+        news.mark_unchanged();
+        troubles.passed("d2");
+        troubles.sweep(at(20));
+        assert!(!news.has_changed().unwrap());
+        troubles.passed("d1");
+        assert_eq!(since("d1"), None);
+        assert!(news.has_changed().unwrap());
+    }
+
+    #[test]
+    fn an_endless_error_is_cut() {
+        let troubles = Troubles::default();
+        troubles.failed("d1", &"ü".repeat(5_000), at(0), at(1));
+        let kept = troubles
+            .known()
+            .setback("d1")
+            .map(|s| s.why.chars().count());
+        assert_eq!(kept, Some(LONGEST_WHY));
+        troubles.forget("d1");
+        assert!(troubles.known().setback("d1").is_none());
+    }
+}
