@@ -191,8 +191,9 @@ impl Task {
             }
         }
         let ended = matches!(step.status.phase.as_deref(), Some("Succeeded" | "Failed"));
+        // Before the server hears that the pod is gone: its successor may be here before the answer is.
         self.finished.store(
-            ended && self.view.running().next().is_none(),
+            step.memory.released || ended && self.view.running().next().is_none(),
             Ordering::Relaxed,
         );
         self.memory = step.memory;

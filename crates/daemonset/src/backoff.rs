@@ -25,6 +25,8 @@ struct Key {
 struct Entry {
     wait_seconds: i64,
     deleted_at: Timestamp,
+    /// The rest of the wait is waived; the next failure waits longer all the same.
+    waived: bool,
 }
 
 impl Entry {
@@ -56,7 +58,25 @@ impl Backoff {
             .entries
             .get(&key(daemon, node))
             .filter(|entry| !entry.is_forgotten(now))?;
+        if entry.waived {
+            return None;
+        }
         Some(later(entry.deleted_at, entry.wait_seconds)).filter(|at| *at > now)
+    }
+
+    /// Something on `node` was given free that a refused pod may have lacked: whoever waits there may try at once.
+    /// Answers the uids of the DaemonSets that do.
+    pub fn waive(&mut self, node: &NodeName) -> Vec<String> {
+        let waiting = self
+            .entries
+            .iter_mut()
+            .filter(|(key, entry)| key.node == *node && !entry.waived);
+        waiting
+            .map(|(key, entry)| {
+                entry.waived = true;
+                key.uid.clone()
+            })
+            .collect()
     }
 
     /// Notes that a failed pod of `daemon` on `node` was deleted at `now`: the next one waits, twice as long as
@@ -76,6 +96,7 @@ impl Backoff {
             Entry {
                 wait_seconds,
                 deleted_at: now,
+                waived: false,
             },
         );
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::kind::{CONTROLLER_REVISION, NODE, POD};
+use muster_model::kind::{CONTROLLER_REVISION, EVENT, NODE, POD};
 use muster_model::object::Object;
 use muster_proto::v1::{DaemonSetRef, UndoRequest};
 use muster_testkit::check::{self, Watchful, Witness};
@@ -94,6 +94,29 @@ async fn a_surging_update_leaves_no_node_without_a_ready_pod() {
     complete(&cluster, "web", 4).await;
     assert!(all_run(&cluster, "web", "img:2"));
     assert_eq!(witness.finish().await, Vec::<String>::new());
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_roll_of_pods_with_a_host_port_is_never_refused_by_its_own_node() {
+    let cluster = cluster(&FOUR).await;
+    let web = build::daemon_set("web").set(
+        "/spec/template/spec/containers/0/ports",
+        json!([{"containerPort": 80, "hostPort": 18_080}]),
+    );
+    cluster.create(&web.object()).await.unwrap();
+    cluster.until_ready("web", 4).await;
+    for number in 2..=6 {
+        set_image(&cluster, "web", &format!("img:{number}")).await;
+        complete(&cluster, "web", 4).await;
+    }
+    let refused: Vec<String> = cluster
+        .objects(&EVENT)
+        .iter()
+        .filter(|event| event.text_at("/reason") == "FailedDaemonPod")
+        .map(|event| event.text_at("/message").to_owned())
+        .collect();
+    assert_eq!(refused, Vec::<String>::new());
     cluster.stop().await;
 }
 

@@ -30,6 +30,8 @@ pub(super) struct Index {
     orphans: BTreeMap<(&'static Kind, NamespacedName), Arc<Stored>>,
     /// Uids of DaemonSets that went since this was last taken.
     pub(super) gone: Vec<String>,
+    /// Nodes that a pod left which may have held a port or room there, since this was last taken.
+    pub(super) freed: BTreeSet<NodeName>,
 }
 
 impl Index {
@@ -61,6 +63,7 @@ impl Index {
             (old, new) => {
                 let mut wake = Wake::new();
                 if let Some(old) = old {
+                    self.note_freed(old);
                     wake.extend(self.remove(old));
                 }
                 if let Some(new) = new {
@@ -69,6 +72,26 @@ impl Index {
                 wake
             }
         }
+    }
+
+    /// A pod that its node refused never held anything; any other may have until now.
+    fn note_freed(&mut self, old: &Stored) {
+        let (pod, node) = (old.object(), old.object().text_at("/spec/nodeName"));
+        let containers = pod.at("/status/containerStatuses");
+        let ran = containers
+            .and_then(|list| list.as_array())
+            .is_some_and(|list| !list.is_empty());
+        let refused = pod.text_at("/status/phase") == "Failed" && !ran;
+        if *old.kind == POD && !refused && !node.is_empty() {
+            self.freed.insert(NodeName::from(node));
+        }
+    }
+
+    /// Has a node of a DaemonSet looked at again; the key to queue.
+    pub(super) fn touch(&mut self, uid: &str, node: &NodeName) -> Option<NamespacedName> {
+        let set = self.sets.get_mut(self.by_uid.get(uid)?)?;
+        set.touch(node.clone());
+        Some(set.key().clone())
     }
 
     fn put(&mut self, old: Option<&Arc<Stored>>, new: &Arc<Stored>, cache: &Cache) -> Wake {

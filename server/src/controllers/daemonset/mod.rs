@@ -148,6 +148,11 @@ impl Inner {
         for uid in std::mem::take(&mut state.index.gone) {
             self.troubles.forget(&uid);
         }
+        for node in std::mem::take(&mut state.index.freed) {
+            for uid in state.backoff.waive(&node) {
+                self.wake(state.index.touch(&uid, &node).into_iter().collect());
+            }
+        }
         let now = self.registry.clock().now();
         if now.duration_since(state.swept).unsigned_abs() >= SWEEP {
             self.troubles.sweep(now);
