@@ -290,6 +290,22 @@ pub fn status(
     }
 }
 
+/// Whether the Ready condition is True.
+pub fn is_ready(status: &NodeStatus) -> bool {
+    ready_word(status) == Some("True")
+}
+
+/// Whether the server has given the node up: its Ready condition is Unknown.
+pub fn is_unknown(node: &Node) -> bool {
+    node.status.as_ref().and_then(ready_word) == Some("Unknown")
+}
+
+fn ready_word(status: &NodeStatus) -> Option<&str> {
+    let mut conditions = status.conditions.iter().flatten();
+    let ready = conditions.find(|c| c.type_ == condition::READY)?;
+    Some(&ready.status)
+}
+
 /// Whether two statuses say the same but for heartbeat times.
 pub fn same_but_for_heartbeats(a: &NodeStatus, b: &NodeStatus) -> bool {
     let still = |status: &NodeStatus| {

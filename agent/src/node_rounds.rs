@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_model::k8s::api::core::v1::NodeStatus;
-use muster_model::reason::condition;
 use tokio_util::sync::CancellationToken;
 
 use crate::moment::Mono;
@@ -39,7 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>, addresses: Vec<IpAddr>, stop: Cance
             shared.outbox.put_node(status.clone());
             told = Some((status.clone(), now));
         }
-        let eager = !is_ready(&status) && now.since(began) < EAGER_FOR;
+        let eager = !node::is_ready(&status) && now.since(began) < EAGER_FOR;
         let pause = if eager {
             EAGER.min(shared.config.pace.node_status)
         } else {
@@ -53,14 +52,6 @@ pub(crate) async fn run(shared: Arc<Shared>, addresses: Vec<IpAddr>, stop: Cance
             return;
         }
     }
-}
-
-fn is_ready(status: &NodeStatus) -> bool {
-    status
-        .conditions
-        .iter()
-        .flatten()
-        .any(|c| c.type_ == condition::READY && c.status == "True")
 }
 
 /// Asks the engine, for so long, and computes the status; events of what flipped are recorded.

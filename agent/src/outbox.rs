@@ -190,6 +190,20 @@ impl Outbox {
         inner.node_dirty = inner.node.is_some();
     }
 
+    /// The server stopped believing what it was told, although the stream lived on: it is told again. Confirmations
+    /// on their way need nothing, they are answered.
+    pub(crate) fn tell_again(&self, node: NodeStatus) {
+        let mut inner = self.inner.lock();
+        inner
+            .statuses
+            .values_mut()
+            .for_each(|entry| entry.dirty = true);
+        inner.node = Some(node);
+        inner.node_dirty = true;
+        drop(inner);
+        self.changed.notify_one();
+    }
+
     /// Takes the next message; `None` when there is nothing new. Order: the node, statuses, confirmations, events.
     pub(crate) fn next(&self, node_name: &str, now: Mono) -> Option<(Report, Sent)> {
         let mut inner = self.inner.lock();
@@ -314,6 +328,20 @@ mod tests {
         assert!(
             matches!(outbox.next("n1", Mono(0)), Some((Report::PodStatuses(sent), _)) if sent.pods.len() == 2)
         );
+    }
+
+    #[test]
+    fn what_is_told_again_is_the_node_and_every_pod_but_no_confirmation() {
+        let outbox = Outbox::new("n1", 0);
+        outbox.open();
+        outbox.put_status(&pod("a"), &phase("Running"));
+        let _taken = outbox.put_gone(&pod("b"), &phase("Succeeded"));
+        while outbox.next("n1", Mono(0)).is_some() {}
+        outbox.tell_again(NodeStatus::default());
+        let next = || outbox.next("n1", Mono(0)).map(|(report, _)| report);
+        assert!(matches!(next(), Some(Report::NodeStatus(_))));
+        assert!(matches!(next(), Some(Report::PodStatuses(sent)) if sent.pods.len() == 1));
+        assert!(next().is_none());
     }
 
     #[tokio::test]

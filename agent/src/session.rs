@@ -406,6 +406,12 @@ async fn watch_pods(
                 Type::Node => {
                     if let Ok(node) = object().and_then(|object| object.typed::<Node>()) {
                         send(PodInput::Node(NodeObject::of(&node))).await?;
+                        // The link stood still until the server gave the node up, and marked its pods not Ready.
+                        // Nothing here has changed, so that without this nothing would be told for minutes.
+                        if node::is_unknown(&node) {
+                            let status = shared.node_status.lock().clone();
+                            shared.outbox.tell_again(status);
+                        }
                     }
                 }
                 Type::Unspecified => {}

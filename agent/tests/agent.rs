@@ -110,6 +110,32 @@ async fn na_008_a_deleted_node_is_registered_again_and_no_container_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_given_up_over_a_link_that_stood_still_is_told_of_again_at_once() {
+    let node = running();
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    node.server.lose_sight();
+    let begun = tokio::time::Instant::now();
+    node.server
+        .until("the node is ready again, and its pod", |state| {
+            let status = state
+                .node
+                .as_ref()
+                .unwrap()
+                .at("/status/conditions/3/status");
+            status.is_some_and(|status| status == "True") && support::is_ready(state, &uid)
+        })
+        .await;
+    let waited = begun.elapsed();
+    assert!(
+        waited < Duration::from_secs(5),
+        "{waited:?} on the paused clock"
+    );
+    assert_eq!(node.server.state().registrations, 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_agents_never_share_a_state_directory() {
     let mut node = running();
     node.server

@@ -168,6 +168,28 @@ impl Fake {
         self.put_pod(tree);
     }
 
+    /// What a server does that has not heard of the node for too long, told once the link works again.
+    pub(crate) fn lose_sight(&self) {
+        let mut state = self.state();
+        let not = |object: &mut Object, word: &str| {
+            let conditions = object.tree_mut().get_mut("status").unwrap()["conditions"]
+                .as_array_mut()
+                .unwrap();
+            for condition in conditions {
+                if condition["type"] == "Ready" {
+                    condition["status"] = word.into();
+                }
+            }
+        };
+        state.pods.values_mut().for_each(|pod| not(pod, "False"));
+        let node = state.node.as_mut().unwrap();
+        not(node, "Unknown");
+        let event = pod_event(Type::Node, node);
+        state
+            .watchers
+            .retain(|watcher| watcher.try_send(event.clone()).is_ok());
+    }
+
     /// The object goes, whatever the agent says.
     pub(crate) fn force_delete(&self, uid: &str) {
         let mut state = self.state();
