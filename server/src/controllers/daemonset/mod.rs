@@ -149,7 +149,7 @@ impl Inner {
             self.troubles.forget(&uid);
         }
         for node in std::mem::take(&mut state.index.freed) {
-            for uid in state.backoff.waive(&node) {
+            for uid in self.troubles.waive(&node) {
                 self.wake(state.index.touch(&uid, &node).into_iter().collect());
             }
         }

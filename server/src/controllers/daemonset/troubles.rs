@@ -78,6 +78,13 @@ impl Troubles {
         self.quietly(|known| known.backoff.note_deletion(daemon, node, now));
     }
 
+    /// A node has room that a refused pod may have lacked: waits there end. Answers whose.
+    pub(super) fn waive(&self, node: &NodeName) -> Vec<String> {
+        let mut waited = Vec::new();
+        self.quietly(|known| waited = known.backoff.waive(node));
+        waited
+    }
+
     /// The DaemonSet is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.quietly(|known| {
