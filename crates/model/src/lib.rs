@@ -8,6 +8,7 @@ pub use k8s_openapi as k8s;
 
 pub mod affinity;
 pub mod apply;
+pub mod bootstrap_token;
 pub mod codec;
 pub mod defaults;
 pub mod field_path;

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use clap::{Args, Subcommand};
 use muster_client::{DeleteOptions, ListOptions, Target, WriteOptions};
+use muster_model::bootstrap_token::{self, field};
 use muster_model::kind::{NAMESPACE, SECRET};
-use muster_model::object::{NamespacedName, Object};
+use muster_model::object::Object;
 use muster_model::time::{Timestamp, age_text, parse, to_seconds_text};
 use muster_pki::{CaHash, JoinToken, pem};
 use secrecy::ExposeSecret;
@@ -17,11 +16,6 @@ use crate::args::duration;
 use crate::failure::{Failure, Outcome};
 use crate::output::table::Columns;
 use crate::session::{Server, Session};
-
-/// Where bootstrap tokens live.
-const TOKEN_NAMESPACE: &str = "kube-system";
-const TOKEN_TYPE: &str = "bootstrap.kubernetes.io/token";
-const NAME_PREFIX: &str = "bootstrap-token-";
 
 /// Join tokens.
 #[derive(Debug, Args)]
@@ -140,7 +134,12 @@ pub(crate) async fn make(
                 Failure::new("--ttl is too long: use 0 for a token that never expires")
             })?)
         };
-    let secret = token_secret(&token, expires, description)?;
+    let secret = bootstrap_token::secret(
+        token.id(),
+        token.secret().expose_secret(),
+        expires,
+        description,
+    );
     let options = WriteOptions {
         field_manager: "muster-token".to_owned(),
         ..WriteOptions::default()
@@ -190,41 +189,8 @@ fn ca_hash(target: &Target) -> Outcome<CaHash> {
     }
 }
 
-fn token_secret(
-    token: &JoinToken,
-    expires: Option<Timestamp>,
-    description: &str,
-) -> Outcome<Object> {
-    let mut data = json!({
-        "token-id": token.id(),
-        "token-secret": token.secret().expose_secret(),
-        "usage-bootstrap-authentication": "true",
-    });
-    if let Some(expires) = expires {
-        data["expiration"] = to_seconds_text(expires).into();
-    }
-    if !description.is_empty() {
-        data["description"] = description.into();
-    }
-    if let Some(map) = data.as_object_mut() {
-        for value in map.values_mut() {
-            *value = BASE64_STANDARD
-                .encode(value.as_str().unwrap_or_default())
-                .into();
-        }
-    }
-    let tree = json!({
-        "metadata": {"name": format!("{NAME_PREFIX}{}", token.id()), "namespace": TOKEN_NAMESPACE},
-        "type": TOKEN_TYPE,
-        "data": data,
-    });
-    let mut secret = Object::from_value(tree).map_err(|error| Failure::new(error.to_string()))?;
-    secret.set_kind(&SECRET);
-    Ok(secret)
-}
-
 async fn ensure_namespace(server: &Server) -> Outcome {
-    let tree = json!({"metadata": {"name": TOKEN_NAMESPACE}});
+    let tree = json!({"metadata": {"name": bootstrap_token::NAMESPACE}});
     let mut namespace =
         Object::from_value(tree).map_err(|error| Failure::new(error.to_string()))?;
     namespace.set_kind(&NAMESPACE);
@@ -241,12 +207,12 @@ async fn ensure_namespace(server: &Server) -> Outcome {
 async fn list(session: &mut Session) -> Outcome {
     let server = session.connect().await?;
     let options = ListOptions {
-        field_selector: format!("type={TOKEN_TYPE}"),
+        field_selector: format!("type={}", bootstrap_token::SECRET_TYPE),
         ..ListOptions::default()
     };
     let secrets = server
         .resources()
-        .list(&SECRET, TOKEN_NAMESPACE, &options)
+        .list(&SECRET, bootstrap_token::NAMESPACE, &options)
         .await?
         .items;
     if secrets.is_empty() {
@@ -258,26 +224,19 @@ async fn list(session: &mut Session) -> Outcome {
     let mut rows = vec![["ID", "EXPIRES", "DESCRIPTION"].map(str::to_owned).to_vec()];
     let now = session.now();
     for secret in &secrets {
-        let read = |key: &str| {
-            let encoded = secret.text_at(&format!("/data/{key}"));
-            BASE64_STANDARD
-                .decode(encoded)
-                .ok()
-                .and_then(|bytes| String::from_utf8(bytes).ok())
-                .unwrap_or_default()
-        };
-        let expires = match parse(&read("expiration")) {
+        let read = |field: &str| bootstrap_token::read(secret, field).unwrap_or_default();
+        let expires = match parse(&read(field::EXPIRATION)) {
             None => "never".to_owned(),
             Some(at) if at <= now => "expired".to_owned(),
             Some(at) => format!("in {}", age_text(at.as_second() - now.as_second())),
         };
-        let description = read("description");
+        let description = read(field::DESCRIPTION);
         let description = if description.is_empty() {
             "<none>".to_owned()
         } else {
             description
         };
-        rows.push(vec![read("token-id"), expires, description]);
+        rows.push(vec![read(field::ID), expires, description]);
     }
     Columns::new().write(&mut session.console.out, "", &rows)?;
     Ok(())
@@ -290,7 +249,7 @@ async fn delete(args: DeleteArgs, session: &mut Session) -> Outcome {
             Ok(token) => token.id().to_owned(),
             Err(_) => id.clone(),
         };
-        let name = NamespacedName::new(TOKEN_NAMESPACE, format!("{NAME_PREFIX}{id}"));
+        let name = bootstrap_token::key(&id);
         match server
             .resources()
             .delete(&SECRET, &name, &DeleteOptions::default())
@@ -306,43 +265,4 @@ async fn delete(args: DeleteArgs, session: &mut Session) -> Outcome {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rand::SeedableRng;
-    use rand::rngs::StdRng;
-
-    #[test]
-    fn a_token_is_kept_as_a_bootstrap_secret() {
-        let now: Timestamp = "2026-01-31T10:00:00Z".parse().unwrap();
-        let ca = muster_pki::CertificateAuthority::generate("lab", now).unwrap();
-        let token = JoinToken::generate(&mut StdRng::seed_from_u64(1), ca.hash());
-        let secret = token_secret(&token, Some(now), "two").unwrap();
-        let decode = |key: &str| {
-            String::from_utf8(
-                BASE64_STANDARD
-                    .decode(secret.text_at(&format!("/data/{key}")))
-                    .unwrap(),
-            )
-            .unwrap()
-        };
-        assert_eq!(secret.name(), format!("bootstrap-token-{}", token.id()));
-        assert_eq!(
-            (secret.namespace(), secret.text_at("/type")),
-            ("kube-system", "bootstrap.kubernetes.io/token")
-        );
-        assert_eq!(decode("token-id"), token.id());
-        assert_eq!(decode("token-secret"), token.secret().expose_secret());
-        assert_eq!(decode("expiration"), "2026-01-31T10:00:00Z");
-        assert_eq!(decode("description"), "two");
-        assert_eq!(decode("usage-bootstrap-authentication"), "true");
-        assert!(
-            token_secret(&token, None, "")
-                .unwrap()
-                .at("/data/expiration")
-                .is_none()
-        );
-    }
 }
