@@ -1,6 +1,6 @@
 //! From a bound pod to its running container, against the same container started by bare Docker calls.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -26,6 +26,9 @@ pub(crate) struct Args {
     /// How often each is started; the two take turns
     #[arg(long, default_value_t = 20)]
     runs: usize,
+    /// The muster binary to measure, instead of the same libraries in this one
+    #[arg(long, value_name = "FILE")]
+    muster: Option<PathBuf>,
 }
 
 /// Both shapes.
@@ -64,26 +67,23 @@ pub(crate) struct Node {
 
 impl Node {
     /// Starts server and agent, and waits until the node is Ready.
-    pub(crate) async fn start(directory: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(directory: &Path, muster: Option<&Path>) -> anyhow::Result<Self> {
         let socket = socket_path(std::env::var("DOCKER_HOST").ok().as_deref())?;
         let engine = DockerEngine::new(&socket);
         ensure_images(&engine, &[IMAGE]).await?;
         let name = format!("bench-{}", std::process::id());
         let bare = Bare::new(&socket, &name)?;
         let site = Site::open(directory)?;
-        let (server, address) = site.start_server(StoreKind::Sled).await?;
+        let (server, address) = match muster {
+            Some(muster) => site.start_muster_server(muster).await?,
+            None => site.start_server(StoreKind::Sled).await?,
+        };
         let connection = site.admin(&address).await?;
         let mut view = View::of_nodes(&connection).await?;
-        let (agent, _) = Part::start(&[
-            "agent".into(),
-            "--dir".into(),
-            directory.into(),
-            "--server".into(),
-            address.into(),
-            "--node".into(),
-            name.as_str().into(),
-        ])
-        .await?;
+        let agent = match muster {
+            Some(muster) => site.start_muster_agent(muster, &address, &name)?,
+            None => site.start_agent(&address, &name).await?,
+        };
         view.until("the node Ready", |world| world.ready_nodes() == 1)
             .await?;
         Ok(Self {
@@ -156,7 +156,7 @@ impl Node {
 /// Measures both shapes.
 pub(crate) async fn run(args: Args) -> anyhow::Result<DockerReport> {
     let directory = tempfile::tempdir()?;
-    let node = Node::start(directory.path()).await?;
+    let node = Node::start(directory.path(), args.muster.as_deref()).await?;
     let runs = args.runs.max(1);
     let measured = async {
         let host = Box::pin(measure(&node, true, runs)).await?;

@@ -1,5 +1,6 @@
 //! Memory and processor time of a server and an agent that have nothing to do.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -19,6 +20,9 @@ pub(crate) struct Args {
     /// How long each is looked at, in seconds
     #[arg(long, default_value_t = 30)]
     seconds: u64,
+    /// The muster binary to measure, instead of the same libraries in this one
+    #[arg(long, value_name = "FILE")]
+    muster: Option<PathBuf>,
 }
 
 /// One line for each part and situation.
@@ -40,7 +44,7 @@ struct PartReport {
 /// Looks at both, without pods and with some.
 pub(crate) async fn run(args: Args) -> anyhow::Result<IdleReport> {
     let directory = tempfile::tempdir()?;
-    let node = Node::start(directory.path()).await?;
+    let node = Node::start(directory.path(), args.muster.as_deref()).await?;
     let seconds = args.seconds.max(1);
     let measured = async {
         let mut parts = Vec::new();

@@ -1,5 +1,6 @@
 //! Where a benchmark takes place: a directory with a CA, a server over it, and ways to reach that.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +64,64 @@ impl Site {
             directory,
         ])
         .await
+    }
+
+    /// Starts an agent over Docker in a process of its own.
+    pub(crate) async fn start_agent(&self, address: &str, node: &str) -> anyhow::Result<Part> {
+        let arguments = ["agent", "--server", address, "--node", node, "--dir"];
+        let mut arguments: Vec<OsString> = arguments.map(OsString::from).to_vec();
+        arguments.push(self.directory.as_os_str().to_owned());
+        let (agent, _) = Part::start(&arguments).await?;
+        Ok(agent)
+    }
+
+    /// Starts `muster server` over this directory; answers its address.
+    pub(crate) async fn start_muster_server(
+        &self,
+        muster: &Path,
+    ) -> anyhow::Result<(Part, String)> {
+        let directory = self.directory.as_os_str().to_owned();
+        let arguments = [
+            "server",
+            "--listen",
+            "127.0.0.1:0",
+            "--cluster-name",
+            "bench",
+        ];
+        let mut arguments: Vec<OsString> = arguments.map(OsString::from).to_vec();
+        arguments.extend(["--data-dir".into(), directory]);
+        Part::start_server(muster, &arguments).await
+    }
+
+    /// Starts `muster agent` for a node that has joined already.
+    pub(crate) fn start_muster_agent(
+        &self,
+        muster: &Path,
+        address: &str,
+        node: &str,
+    ) -> anyhow::Result<Part> {
+        let state = self.directory.join("agent");
+        let credentials = state.join("credentials");
+        std::fs::create_dir_all(&credentials)?;
+        let identity = self
+            .node(address, node)?
+            .identity
+            .context("a node has an identity")?;
+        std::fs::write(credentials.join("ca.crt"), self.ca.cert_pem())?;
+        std::fs::write(credentials.join("node.key"), identity.key_pem)?;
+        std::fs::write(credentials.join("node.crt"), identity.cert_pem)?;
+        let arguments = [
+            "agent",
+            "--server",
+            address,
+            "--node-name",
+            node,
+            "--node-ip",
+            "127.0.0.1",
+        ];
+        let mut arguments: Vec<OsString> = arguments.map(OsString::from).to_vec();
+        arguments.extend(["--state-dir".into(), state.into_os_string()]);
+        Part::start_agent(muster, &arguments)
     }
 
     /// A connection that may do everything.

@@ -169,6 +169,16 @@ impl Command {
             _ => ("warn", LogFormat::Text),
         }
     }
+
+    /// How many threads the command works with; `None`: one for each processor. An agent waits more than it works, and
+    /// each thread costs it memory.
+    pub(crate) fn threads(&self) -> Option<usize> {
+        match self {
+            #[cfg(feature = "agent")]
+            Self::Agent(_) => Some(2),
+            _ => None,
+        }
+    }
 }
 
 /// Whether a write is only tried out.

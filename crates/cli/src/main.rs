@@ -45,10 +45,11 @@ fn main() -> ExitCode {
         environment: Environment::of_process(),
         clock: SystemClock::shared(),
     };
-    let outcome = match tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-    {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = cli.command.threads() {
+        runtime.worker_threads(threads);
+    }
+    let outcome = match runtime.enable_all().build() {
         // Boxed: the futures of all commands in one are large.
         Ok(runtime) => runtime.block_on(Box::pin(run(cli.command, &mut session))),
         Err(error) => Err(Failure::new(format!("cannot start: {error}"))),
