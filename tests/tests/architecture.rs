@@ -11,6 +11,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("muster-model", &[]),
     ("muster-proto", &[]),
     ("muster-pki", &[]),
+    ("muster-freestanding", &[]),
     ("muster-store", &[]),
     ("muster-daemonset", &["muster-model"]),
     (
@@ -34,6 +35,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "muster-proto",
             "muster-pki",
             "muster-client",
+            "muster-freestanding",
         ],
     ),
 ];
