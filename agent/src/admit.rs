@@ -9,9 +9,9 @@ use muster_model::reason::label;
 use muster_model::taint;
 
 use crate::facts::PodFacts;
-use crate::resources::{self, Amounts, CPU, MEMORY, PODS, STORAGE};
 use crate::spec;
 use crate::worker::memory::Rejection;
+use muster_model::resources::{self, Amounts, CPU, MEMORY, PODS, STORAGE};
 
 /// What admission needs to know of the node.
 #[derive(Debug, Clone, Default)]

@@ -11,7 +11,7 @@ use muster_model::reason::label;
 
 use crate::facts::Timing;
 use crate::machine::Machine;
-use crate::resources::Amounts;
+use muster_model::resources::Amounts;
 
 /// The agent's settings. [`AgentConfig::new`] gives the defaults.
 #[derive(Debug, Clone)]

@@ -6,7 +6,7 @@ use muster_model::k8s::api::core::v1::{Container, ResourceFieldSelector};
 use muster_model::quantity::Quantity;
 
 use crate::facts::PodFacts;
-use crate::resources::Amounts;
+use muster_model::resources::Amounts;
 
 /// The value of a field path.
 ///

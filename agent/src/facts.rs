@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_model::k8s::api::core::v1::{Container, Pod, PodSpec};
 use muster_model::object::{Object, ObjectError};
 
-use crate::resources::Amounts;
+use muster_model::resources::Amounts;
 
 /// How long things take that only policy decides (spec/node-agent.md 1). Tests scale them.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 
-use crate::resources::{Amounts, CPU, MEMORY};
 use muster_model::quantity::Quantity;
+use muster_model::resources::{Amounts, CPU, MEMORY};
 
 /// The machine under the agent (spec/node-agent.md 4, nodeInfo).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

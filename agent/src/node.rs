@@ -15,8 +15,8 @@ use muster_model::time::Timestamp;
 use crate::config::AgentConfig;
 use crate::machine::{file_system_bytes, kibibytes};
 use crate::moment::whole_seconds;
-use crate::resources::{Amounts, CPU, MEMORY, PODS, STORAGE};
 use crate::worker::actions::EventNote;
+use muster_model::resources::{Amounts, CPU, MEMORY, PODS, STORAGE};
 
 /// Memory that is never given to pods: below it the agent evicts.
 const EVICTION_MEMORY_KIB: i64 = 100 * 1024;

@@ -5,13 +5,13 @@ use std::time::Duration;
 use muster_model::k8s::api::core::v1::Container;
 
 use crate::facts::PodFacts;
-use crate::resources::{self, Amounts, CPU, MEMORY};
 use crate::runtime::labels;
 use crate::runtime::{
     ContainerId, ContainerSpec, Labels, Mount, Namespace, PortMapping, Resources, SandboxSpec,
 };
 use crate::security;
 use crate::worker::actions::StartOrder;
+use muster_model::resources::{self, Amounts, CPU, MEMORY};
 
 /// Label: the file on the host that is mounted at the termination message path.
 pub const TERMINATION_MESSAGE_FILE: &str = "muster.dev/termination-message-file";

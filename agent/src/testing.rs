@@ -6,7 +6,7 @@ use muster_model::object::Object;
 use serde_json::{Value, json};
 
 use crate::facts::{HostFacts, PodFacts};
-use crate::resources::Amounts;
+use muster_model::resources::Amounts;
 
 /// The host of scenario tests: `n1`, 2 CPU, 4 GiB.
 pub(crate) fn host() -> Arc<HostFacts> {

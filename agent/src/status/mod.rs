@@ -12,10 +12,10 @@ use muster_model::time::Timestamp;
 use crate::facts::Life;
 use crate::images;
 use crate::moment::whole_seconds;
-use crate::resources::qos_class;
 use crate::runtime::{ContainerState, ContainerView};
 use crate::worker::view::{attempt, end_of};
 use crate::worker::{Draft, Stage, restarts, resting, stage};
+use muster_model::resources::qos_class;
 
 /// Message of a pod past its `activeDeadlineSeconds`.
 pub const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";

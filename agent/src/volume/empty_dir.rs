@@ -10,7 +10,7 @@ use muster_model::quantity::Quantity;
 use rustix::mount::MountFlags;
 
 use crate::facts::PodFacts;
-use crate::resources::{Amounts, MEMORY};
+use muster_model::resources::{Amounts, MEMORY};
 
 /// Makes the directory, mode 0777 whatever the umask; for `medium: Memory` a tmpfs is mounted there.
 pub(super) fn set_up(

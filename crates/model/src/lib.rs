@@ -20,6 +20,7 @@ pub mod patch;
 pub mod pod_status;
 pub mod quantity;
 pub mod reason;
+pub mod resources;
 pub mod selector;
 pub mod table;
 pub mod taint;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use muster_model::k8s::api::core::v1::{Container, PodSpec};
-use muster_model::k8s::apimachinery::pkg::api::resource::Quantity as Text;
-use muster_model::quantity::{Quantity, QuantityError};
+use crate::k8s::api::core::v1::{Container, PodSpec};
+use crate::k8s::apimachinery::pkg::api::resource::Quantity as Text;
+use crate::quantity::{Quantity, QuantityError};
 
 /// `cpu`.
 pub const CPU: &str = "cpu";
@@ -121,25 +121,46 @@ pub fn container_request(container: &Container) -> Amounts {
 /// What a pod asks for: the larger of its containers and sidecars together and of any moment of its start, and
 /// overhead.
 pub fn pod_request(spec: &PodSpec) -> Amounts {
+    let mut total = at_most_at_once(spec, container_request);
+    total.add(&Amounts::of(spec.overhead.as_ref()));
+    total
+}
+
+/// What a pod may use, by the same sum over its containers' limits. A resource without any limit is absent, and
+/// overhead does not make it a limited one.
+pub fn pod_limit(spec: &PodSpec) -> Amounts {
+    let limit_of = |container: &Container| {
+        let resources = container.resources.as_ref();
+        Amounts::of(resources.and_then(|r| r.limits.as_ref()))
+    };
+    let mut total = at_most_at_once(spec, limit_of);
+    let mut overhead = Amounts::of(spec.overhead.as_ref());
+    overhead.0.retain(|name, _| !total.get(name).is_zero());
+    total.add(&overhead);
+    total
+}
+
+/// The larger of all containers that run together, and of every moment before: an init container beside the sidecars
+/// that were started ahead of it.
+fn at_most_at_once(spec: &PodSpec, of_container: impl Fn(&Container) -> Amounts) -> Amounts {
     let mut total = Amounts::default();
-    spec.containers
-        .iter()
-        .for_each(|container| total.add(&container_request(container)));
+    for container in &spec.containers {
+        total.add(&of_container(container));
+    }
     let (mut sidecars, mut start) = (Amounts::default(), Amounts::default());
     for container in spec.init_containers.iter().flatten() {
-        let request = container_request(container);
+        let amounts = of_container(container);
         if container.restart_policy.as_deref() == Some("Always") {
-            total.add(&request);
-            sidecars.add(&request);
+            total.add(&amounts);
+            sidecars.add(&amounts);
             start.raise(&sidecars);
         } else {
             let mut moment = sidecars.clone();
-            moment.add(&request);
+            moment.add(&amounts);
             start.raise(&moment);
         }
     }
     total.raise(&start);
-    total.add(&Amounts::of(spec.overhead.as_ref()));
     total
 }
 
@@ -209,6 +230,10 @@ mod tests {
         let request = pod_request(&spec);
         assert_eq!(request.get(CPU).as_milli_ceil(), 1060);
         assert_eq!(request.get(MEMORY).as_units_ceil(), 1 << 30);
+        let limit = pod_limit(&spec);
+        assert_eq!(limit.get(CPU).as_milli_ceil(), 210);
+        assert_eq!(limit.get(MEMORY).as_units_ceil(), 1 << 30);
+        assert_eq!(limit.0.len(), 2, "{limit:?}");
     }
 
     #[test]
