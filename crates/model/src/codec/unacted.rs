@@ -42,10 +42,13 @@ const POD_FIELDS: &[&str] = &[
     "volumes[].image",
 ];
 
+/// How many characters of paths go into one sentence: with the rest of it, a warning of about 200.
+const MOST_PATHS: usize = 150;
+
 /// The scheduler that a manifest may name without being told that there is none.
 const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// One sentence for each field that is kept and has no effect, naming its path.
+/// What is kept and has no effect, named by its path, in as few sentences as stay readable.
 pub fn unacted_fields(kind: &Kind, object: &Object) -> Vec<String> {
     let prefix = if *kind == kind::DAEMON_SET {
         "spec.template.spec"
@@ -68,10 +71,31 @@ pub fn unacted_fields(kind: &Kind, object: &Object) -> Vec<String> {
     if !scheduler.is_empty() && scheduler != DEFAULT_SCHEDULER {
         paths.push(format!("{prefix}.schedulerName"));
     }
-    paths
-        .into_iter()
-        .map(|path| format!("{path} is kept but has no effect in this version of Muster"))
-        .collect()
+    lines(&paths)
+}
+
+/// One sentence for as many paths as a line holds.
+fn lines(paths: &[String]) -> Vec<String> {
+    let mut lines: Vec<(String, bool)> = Vec::new();
+    for path in paths {
+        match lines.last_mut() {
+            Some((line, is_many)) if line.len() + path.len() <= MOST_PATHS => {
+                line.push_str(", ");
+                line.push_str(path);
+                *is_many = true;
+            }
+            _ => lines.push((path.clone(), false)),
+        }
+    }
+    let sentence = |(paths, is_many): (String, bool)| {
+        let (is, has) = if is_many {
+            ("are", "have")
+        } else {
+            ("is", "has")
+        };
+        format!("{paths} {is} kept but {has} no effect in this version of Muster")
+    };
+    lines.into_iter().map(sentence).collect()
 }
 
 /// Adds the path of every non-empty value that the pattern leads to.
@@ -121,11 +145,14 @@ mod tests {
         assert_eq!(
             unacted_fields(&kind::DAEMON_SET, &daemon),
             [
-                "spec.template.spec.containers[1].livenessProbe is kept but has no effect in this version of Muster",
-                "spec.template.spec.affinity.podAffinity is kept but has no effect in this version of Muster",
-                "spec.template.spec.schedulerName is kept but has no effect in this version of Muster",
+                "spec.template.spec.containers[1].livenessProbe, spec.template.spec.affinity.podAffinity, \
+                 spec.template.spec.schedulerName are kept but have no effect in this version of Muster",
             ]
         );
+        let many: Vec<String> = (0..20).map(|n| format!("spec.volumes[{n}].csi")).collect();
+        let told = lines(&many);
+        assert_eq!(told.len(), 3, "{told:#?}");
+        assert!(told.iter().all(|line| line.len() <= 210), "{told:#?}");
         let pod =
             Object::from_value(json!({"spec": {"schedulerName": "default-scheduler"}})).unwrap();
         assert!(unacted_fields(&kind::POD, &pod).is_empty());
