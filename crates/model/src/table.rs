@@ -17,7 +17,6 @@ use crate::object::Object;
 use crate::time::{self, Timestamp};
 
 pub use columns::columns;
-pub use pod::status_text as pod_status_text;
 
 /// Shown for a value that does not exist.
 pub const NONE: &str = "<none>";

@@ -64,11 +64,6 @@ pub(super) fn row(object: &Object, name: Cell, age: Cell, now: Timestamp) -> Vec
     ]
 }
 
-/// The STATUS of a pod, such as `Running`, `Init:0/1` or `CrashLoopBackOff`.
-pub fn status_text(pod: &Object) -> String {
-    summary(pod).status
-}
-
 fn summary(object: &Object) -> Summary {
     let tree = object.tree();
     let (spec, status) = (&tree["spec"], &tree["status"]);

@@ -1,5 +1,6 @@
 //! `describe`: an object with everything that is known about it, in kubectl's layout (spec/daemonset.md 16.3).
 
+mod allocated;
 pub(crate) mod container;
 pub(crate) mod daemonset;
 pub(crate) mod events;

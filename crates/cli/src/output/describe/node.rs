@@ -2,11 +2,11 @@
 
 use muster_model::kind::NODE;
 use muster_model::object::Object;
-use muster_model::table::{self, pod_status_text};
-use muster_model::time::{Timestamp, age_of, parse};
+use muster_model::table;
+use muster_model::time::Timestamp;
 
 use super::tabs::Text;
-use super::{annotations, events, head, labels, list, multiline, or, text};
+use super::{allocated, annotations, events, head, labels, list, multiline, or, text};
 
 /// `pods` are those bound to it; `lease` is its heartbeat, if there is one.
 pub(crate) fn describe(
@@ -118,30 +118,7 @@ pub(crate) fn describe(
     ] {
         out.line(1, format!("{title}:\t{}", text(&status["nodeInfo"][field])));
     }
-    let running: Vec<&Object> = pods
-        .iter()
-        .filter(|pod| !matches!(pod.text_at("/status/phase"), "Succeeded" | "Failed"))
-        .collect();
-    out.line(
-        0,
-        format!("Non-terminated Pods:\t({} in total)", running.len()),
-    );
-    if !running.is_empty() {
-        out.line(1, "Namespace\tName\tStatus\tAge");
-        out.line(1, "---------\t----\t------\t---");
-    }
-    for pod in running {
-        let age = age_of(parse(pod.text_at("/metadata/creationTimestamp")), now);
-        out.line(
-            1,
-            format!(
-                "{}\t{}\t{}\t{age}",
-                pod.namespace(),
-                pod.name(),
-                pod_status_text(pod)
-            ),
-        );
-    }
+    allocated::allocated(&mut out, status, pods, now);
     events::events(&mut out, happened, now);
     out.render()
 }
