@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use muster_model::k8s::api::core::v1::{ContainerStateTerminated, PodStatus};
+use muster_model::k8s::api::core::v1::{Container, ContainerStateTerminated, PodStatus};
 
 use super::actions::{Action, EventNote, Work};
 use super::memory::{Vanished, WorkerMemory};
@@ -237,6 +237,21 @@ fn volumes(draft: &mut Draft<'_>) {
     }
 }
 
+fn out_of_memory(container: &Container) -> String {
+    let name = &container.name;
+    let resources = container.resources.as_ref();
+    let limit = resources
+        .and_then(|resources| resources.limits.as_ref())
+        .and_then(|limits| limits.get("memory"));
+    match limit {
+        Some(limit) => format!(
+            "Container {name} was killed: it went over its memory limit of {}",
+            limit.0
+        ),
+        None => format!("Container {name} was killed: there was no memory left"),
+    }
+}
+
 /// Takes in what the look shows beside the newest states: deaths, containers without a trace, the deadline.
 fn observe(draft: &mut Draft<'_>) {
     let (pod, seen, now) = (draft.pod, draft.seen, draft.now);
@@ -263,6 +278,16 @@ fn observe(draft: &mut Draft<'_>) {
         }
         let died = now.place(finished, timing.restart_forget);
         draft.memory.deaths.insert(newest.id.clone(), died);
+        if let ContainerState::Exited {
+            oom_killed: true, ..
+        } = newest.state
+        {
+            draft.event(EventNote::warning(
+                Some(&container.name),
+                "OOMKilled",
+                out_of_memory(container),
+            ));
+        }
         // An adopted dead container of an agent that lost its memory: the back-off goes on.
         if let ContainerState::Exited { started_at, .. } = newest.state
             && !draft.memory.backoff.contains_key(&container.name)

@@ -701,6 +701,10 @@ fn na_068_a_kill_for_memory_is_told() {
         (Some("OOMKilled"), 137)
     );
     assert_eq!(world.of("c").restart_count, 1);
+    assert_eq!(
+        world.said("OOMKilled"),
+        ["Container c was killed: there was no memory left"]
+    );
 }
 
 #[test]

@@ -115,8 +115,18 @@ impl DockerEngine {
 
     pub(super) async fn connection(&self) -> Result<Connection, RuntimeError> {
         let cell = self.connection.lock().clone();
-        let connection = cell
-            .get_or_try_init(|| async { self.connect().await.map(|(_, connection)| connection) });
+        let connection = cell.get_or_try_init(|| async {
+            let (_, connection) = self.connect().await?;
+            // Here and not in `connect`: that one is also the health check of every few seconds.
+            let lowest = connection.abilities.lowest_oom_score;
+            if lowest > -1000 {
+                tracing::info!(
+                    lowest,
+                    "the engine lacks CAP_SYS_RESOURCE: no container can be protected from the OOM killer"
+                );
+            }
+            Ok(connection)
+        });
         connection.await.cloned()
     }
 
@@ -160,14 +170,7 @@ impl DockerEngine {
                 .await
                 .unwrap_or_default()
         };
-        let lowest = lowest_oom_score(&read("status").await, &read("oom_score_adj").await);
-        if lowest > -1000 {
-            tracing::info!(
-                lowest,
-                "the engine lacks CAP_SYS_RESOURCE: no container can be protected from the OOM killer"
-            );
-        }
-        lowest
+        lowest_oom_score(&read("status").await, &read("oom_score_adj").await)
     }
 
     /// Takes a name off a local image, and removes the image when that was its last one and nothing runs it. Fine when

@@ -158,9 +158,11 @@ fn namespaces(
 
 fn bind_mount(mount: &Mount, api: ApiVersion) -> BindMount {
     let propagation = match mount.propagation {
-        "rslave" => Propagation::RSLAVE,
-        "rshared" => Propagation::RSHARED,
-        _ => Propagation::RPRIVATE,
+        "rslave" => Some(Propagation::RSLAVE),
+        "rshared" => Some(Propagation::RSHARED),
+        // The engine's own choice: private, but for a source that holds its data directory or lies in it (`/`,
+        // `/var/lib/docker/containers`), where it refuses to be told so.
+        _ => None,
     };
     // Keeps what Engine 20.10 does: mounts below a read-only one stay as they are.
     let not_recursive = (mount.read_only && api >= READ_ONLY_IS_RECURSIVE).then_some(true);
@@ -170,7 +172,7 @@ fn bind_mount(mount: &Mount, api: ApiVersion) -> BindMount {
         target: Some(mount.target.clone()),
         read_only: Some(mount.read_only),
         bind_options: Some(MountBindOptions {
-            propagation: Some(propagation),
+            propagation,
             read_only_non_recursive: not_recursive,
             ..MountBindOptions::default()
         }),

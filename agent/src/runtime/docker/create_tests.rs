@@ -323,6 +323,24 @@ fn na_026_sysctls_go_on_the_sandbox() {
 }
 
 #[test]
+fn a_private_mount_leaves_its_propagation_to_the_engine() {
+    let mount = Mount {
+        source: "/var/lib/docker/containers".into(),
+        target: "/logs".to_owned(),
+        read_only: false,
+        propagation: "rprivate",
+    };
+    let spec = ContainerSpec {
+        mounts: vec![mount],
+        ..container_spec()
+    };
+    assert_eq!(
+        container(&spec, OLD)["HostConfig"]["Mounts"][0]["BindOptions"],
+        json!({})
+    );
+}
+
+#[test]
 fn na_103_mount_fields_follow_the_api_version() {
     let mount = |read_only| Mount {
         source: "/srv/data".into(),

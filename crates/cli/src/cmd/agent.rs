@@ -160,7 +160,9 @@ fn amounts(text: &str) -> Result<Amounts, String> {
 impl NodeArgs {
     /// The agent's settings.
     pub(crate) fn config(&self, state_dir: &Path) -> AgentConfig {
-        let mut config = AgentConfig::new("", Some(state_dir.to_owned()));
+        // Engines mount only what has an absolute path.
+        let state_dir = std::path::absolute(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+        let mut config = AgentConfig::new("", Some(state_dir));
         config.node_name = self
             .node_name
             .clone()
@@ -394,6 +396,15 @@ mod tests {
             (20, false, 3)
         );
         config.check().unwrap();
+    }
+
+    #[test]
+    fn a_relative_state_directory_is_made_absolute() {
+        let config = parse("muster agent --server a:1")
+            .node
+            .config(Path::new("state"));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(config.state_dir, Some(here.join("state")));
     }
 
     #[test]
