@@ -9,6 +9,8 @@
 //!    └ check::*          what must always hold (one pod per node, the budget, versions that only grow)
 //! ```
 //!
+//! [`Fleet`] is the other one: real processes of the binary on the real Docker engine, for what no task can show.
+//!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
 //! use muster_testkit::{Cluster, ClusterOptions, NodeOptions, build};
@@ -24,12 +26,15 @@ pub mod build;
 pub mod check;
 pub mod clock;
 mod cluster;
+mod fleet;
 pub mod images;
 mod network;
 mod node;
+pub mod processes;
 mod wait;
 
 pub use cluster::{Cluster, ClusterOptions, StoreKind};
+pub use fleet::Fleet;
 pub use network::{Gate, Link};
 pub use node::{NodeOptions, NodeRuntime};
 pub use wait::{PATIENCE, condition, is_ready};
