@@ -1,5 +1,6 @@
 //! Where output goes: the process's own streams, or buffers in tests.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 #[cfg(test)]
 use std::sync::{Arc, Mutex};
@@ -16,11 +17,19 @@ pub(crate) struct Console {
     pub(crate) color: bool,
 }
 
-/// Colour only on a terminal that knows it, and never when `NO_COLOR` is set to anything.
+/// Whether to colour what goes to this stream.
 pub(crate) fn is_colored(stream: &impl IsTerminal) -> bool {
-    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    stream.is_terminal() && !no_color && !is_dumb
+    let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
+    wants_color(
+        stream.is_terminal(),
+        &variable("NO_COLOR"),
+        &variable("TERM"),
+    )
+}
+
+/// Only a terminal that knows colours gets them, and none when `NO_COLOR` is set to anything.
+fn wants_color(is_terminal: bool, no_color: &OsStr, term: &OsStr) -> bool {
+    is_terminal && no_color.is_empty() && term != "dumb"
 }
 
 impl Console {
@@ -98,5 +107,21 @@ impl Write for Captured {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_terminal_that_knows_colours_gets_them() {
+        let wants = |is_terminal, no_color: &str, term: &str| {
+            wants_color(is_terminal, no_color.as_ref(), term.as_ref())
+        };
+        assert!(wants(true, "", "xterm-256color"));
+        assert!(!wants(false, "", "xterm-256color"));
+        assert!(!wants(true, "1", "xterm-256color"));
+        assert!(!wants(true, "", "dumb"));
     }
 }

@@ -12,14 +12,10 @@ use similar::{ChangeTag, TextDiff};
 use super::apply::FIELD_MANAGER;
 use crate::failure::{Failure, Outcome};
 use crate::manifests::{self, DefaultNamespace, FileArgs, Manifest, Validate};
+use crate::output::paint::{CYAN, GREEN, PLAIN, RED};
 use crate::output::structured::shown;
 use crate::output::yaml;
 use crate::session::{Server, Session};
-
-const RED: &str = "\u{1b}[31m";
-const GREEN: &str = "\u{1b}[32m";
-const CYAN: &str = "\u{1b}[36m";
-const PLAIN: &str = "\u{1b}[0m";
 
 /// What to compare with what is stored.
 #[derive(Debug, Args)]

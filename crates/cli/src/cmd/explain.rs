@@ -6,10 +6,14 @@ use muster_proto::v1;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
+use crate::output::document;
+use crate::output::paint::{RED, YELLOW, painted};
 use crate::output::table::Columns;
-use crate::output::yaml;
 use crate::select;
 use crate::session::{Server, Session};
+
+/// How many nodes an advice names before it counts the rest.
+const NODES_NAMED: usize = 5;
 
 /// Which DaemonSet to explain.
 #[derive(Debug, Args)]
@@ -25,8 +29,14 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     gaps: bool,
     /// json or yaml
-    #[arg(short, long, value_name = "FORMAT", value_parser = ["json", "yaml"])]
-    output: Option<String>,
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    output: Option<document::Format>,
 }
 
 /// Which part of the picture to show.
@@ -39,8 +49,14 @@ pub(crate) struct CoverageArgs {
     #[arg(long)]
     nodes: bool,
     /// json or yaml
-    #[arg(short, long, value_name = "FORMAT", value_parser = ["json", "yaml"])]
-    output: Option<String>,
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    output: Option<document::Format>,
 }
 
 impl ExplainArgs {
@@ -62,7 +78,7 @@ impl ExplainArgs {
         if self.gaps {
             rows.retain(|row| !is_covered(row));
         }
-        if let Some(format) = &self.output {
+        if let Some(format) = self.output {
             return print_rows(session, &rows, format);
         }
         if rows.is_empty() {
@@ -87,7 +103,7 @@ impl CoverageArgs {
     pub(crate) async fn run(self, session: &mut Session) -> Outcome {
         let server = session.connect().await?;
         let rows = coverage(&server, None).await?;
-        if let Some(format) = &self.output {
+        if let Some(format) = self.output {
             return print_rows(session, &rows, format);
         }
         if rows.is_empty() {
@@ -155,15 +171,8 @@ fn explained(name: &str, rows: &[v1::CoverageRow], color: bool) -> Outcome<Strin
             .to_vec(),
     ];
     for row in rows {
-        let mut why = row.why.clone();
-        if color && !is_covered(row) {
-            let paint = if row.should_run {
-                "\u{1b}[31m"
-            } else {
-                "\u{1b}[33m"
-            };
-            why = format!("{paint}{why}\u{1b}[0m");
-        }
+        let paint = if row.should_run { RED } else { YELLOW };
+        let why = painted(color && !is_covered(row), paint, &row.why);
         table.push(vec![
             row.node.clone(),
             yes_no(row.should_run),
@@ -174,18 +183,12 @@ fn explained(name: &str, rows: &[v1::CoverageRow], color: bool) -> Outcome<Strin
     }
     let mut text = Vec::new();
     Columns::new().write(&mut text, "", &table)?;
-    let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
-    for row in rows.iter().filter(|row| !row.fix.is_empty()) {
-        match fixes.iter_mut().find(|(fix, _)| *fix == row.fix) {
-            Some((_, nodes)) => nodes.push(&row.node),
-            None => fixes.push((&row.fix, vec![&row.node])),
-        }
-    }
     let mut text = String::from_utf8_lossy(&text).into_owned();
+    let fixes = fixes(rows);
     if !fixes.is_empty() {
         text.push_str("\nWhat would change that:\n");
-        for (fix, nodes) in fixes {
-            text.push_str(&format!("  {}: {fix}\n", nodes.join(", ")));
+        for line in fixes {
+            text.push_str(&format!("  {line}\n"));
         }
     }
     let should = rows.iter().filter(|row| row.should_run).count();
@@ -198,6 +201,35 @@ fn explained(name: &str, rows: &[v1::CoverageRow], color: bool) -> Outcome<Strin
         rows.len()
     ));
     Ok(text)
+}
+
+/// What would close the gaps, each advice once, with the nodes it is for.
+fn fixes(rows: &[v1::CoverageRow]) -> Vec<String> {
+    // The advice in words that hold for each of its nodes -> its rows.
+    let mut groups: Vec<(String, Vec<&v1::CoverageRow>)> = Vec::new();
+    for row in rows.iter().filter(|row| !row.fix.is_empty()) {
+        let advice = row.fix.replace(&format!("node {}", row.node), "each node");
+        match groups.iter_mut().find(|(known, _)| *known == advice) {
+            Some((_, group)) => group.push(row),
+            None => groups.push((advice, vec![row])),
+        }
+    }
+    let line = |(advice, group): (String, Vec<&v1::CoverageRow>)| {
+        if let [only] = group.as_slice() {
+            return format!("{}: {}", only.node, only.fix);
+        }
+        let named: Vec<&str> = group
+            .iter()
+            .take(NODES_NAMED)
+            .map(|row| row.node.as_str())
+            .collect();
+        let more = match group.len().saturating_sub(NODES_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        format!("{}{more}: {advice}", named.join(", "))
+    };
+    groups.into_iter().map(line).collect()
 }
 
 fn by_node(rows: &[v1::CoverageRow]) -> Vec<Vec<String>> {
@@ -269,7 +301,11 @@ fn by_daemonset(rows: &[v1::CoverageRow]) -> Vec<Vec<String>> {
     table
 }
 
-fn print_rows(session: &mut Session, rows: &[v1::CoverageRow], format: &str) -> Outcome {
+fn print_rows(
+    session: &mut Session,
+    rows: &[v1::CoverageRow],
+    format: document::Format,
+) -> Outcome {
     let rows: Vec<_> = rows
         .iter()
         .map(|row| {
@@ -281,15 +317,7 @@ fn print_rows(session: &mut Session, rows: &[v1::CoverageRow], format: &str) -> 
             })
         })
         .collect();
-    let value = json!({"rows": rows});
-    let text = if format == "yaml" {
-        yaml::to_text(&value)?
-    } else {
-        serde_json::to_string_pretty(&value).map_err(|error| Failure::new(error.to_string()))?
-            + "\n"
-    };
-    session.console.out.write_all(text.as_bytes())?;
-    Ok(())
+    document::write(&mut session.console.out, format, &json!({"rows": rows}))
 }
 
 #[cfg(test)]
@@ -366,6 +394,30 @@ mod tests {
 
         web should run on 2 of 4 nodes, and is available on 1.
         "#);
+    }
+
+    #[test]
+    fn one_advice_for_many_nodes_is_one_line() {
+        let far = |node: &str| {
+            let fix = format!("label node {node} with disk=ssd");
+            row(
+                node,
+                false,
+                "",
+                false,
+                "node selector disk=ssd not matched",
+                &fix,
+            )
+        };
+        assert_eq!(
+            fixes(&[far("pi-1")]),
+            ["pi-1: label node pi-1 with disk=ssd"]
+        );
+        let many: Vec<_> = (1..=7).map(|n| far(&format!("pi-{n}"))).collect();
+        assert_eq!(
+            fixes(&many),
+            ["pi-1, pi-2, pi-3, pi-4, pi-5 and 2 more: label each node with disk=ssd"]
+        );
     }
 
     #[test]

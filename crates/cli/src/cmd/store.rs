@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use muster_store as store;
+use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
+use crate::output::document;
 use crate::session::Session;
 
 /// Check, save and restore a store.
@@ -46,10 +48,20 @@ impl Place {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   muster store verify                          the store of this machine's server, which must not run
-  muster store verify --data-dir /mnt/backup/muster")]
+  muster store verify --data-dir /mnt/backup/muster
+  muster store verify -o json                  for scripts; what does not pass is exit code 1")]
 struct VerifyArgs {
     #[command(flatten)]
     place: Place,
+    /// json or yaml
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    output: Option<document::Format>,
 }
 
 #[derive(Debug, Args)]
@@ -80,24 +92,33 @@ impl StoreArgs {
     /// Runs the command. It blocks: nothing else is going on.
     pub(crate) fn run(self, session: &mut Session) -> Outcome {
         match self.command {
-            StoreCommand::Verify(args) => {
-                let directory = args.place.store(session);
-                let report = store::verify(&directory)
-                    .map_err(|error| super::chain("the store did not pass", &error))?;
-                session.console.line(format!(
-                    "{}: whole: {} objects, {} bytes, revision {}, store {}",
-                    directory.display(),
-                    report.keys,
-                    report.value_bytes,
-                    report.revision,
-                    report.store_id
-                ))?;
-                Ok(())
-            }
+            StoreCommand::Verify(args) => verify(&args, session),
             StoreCommand::Export(args) => export(&args, session),
             StoreCommand::Import(args) => import(&args, session),
         }
     }
+}
+
+fn verify(args: &VerifyArgs, session: &mut Session) -> Outcome {
+    let directory = args.place.store(session);
+    let report = store::verify(&directory)
+        .map_err(|error| super::chain("the store did not pass", &error))?;
+    if let Some(format) = args.output {
+        let found = json!({
+            "directory": directory.display().to_string(), "storeId": report.store_id, "objects": report.keys,
+            "bytes": report.value_bytes, "revision": report.revision.0,
+        });
+        return document::write(&mut session.console.out, format, &found);
+    }
+    session.console.line(format!(
+        "{}: whole: {} objects, {} bytes, revision {}, store {}",
+        directory.display(),
+        report.keys,
+        report.value_bytes,
+        report.revision,
+        report.store_id
+    ))?;
+    Ok(())
 }
 
 fn export(args: &ExportArgs, session: &mut Session) -> Outcome {

@@ -7,13 +7,15 @@ use muster_client::{DeleteOptions, ListOptions, Target, WriteOptions};
 use muster_model::bootstrap_token::{self, field};
 use muster_model::kind::{NAMESPACE, SECRET};
 use muster_model::object::Object;
+use muster_model::table::NONE;
 use muster_model::time::{Timestamp, age_text, parse, to_seconds_text};
 use muster_pki::{CaHash, JoinToken, pem};
 use secrecy::ExposeSecret;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::duration;
 use crate::failure::{Failure, Outcome};
+use crate::output::document;
 use crate::output::table::Columns;
 use crate::session::{Server, Session};
 
@@ -66,8 +68,19 @@ enum Print {
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  muster token list                            ids and times; never the secrets")]
-struct ListArgs {}
+  muster token list                            ids and times; never the secrets
+  muster token list -o json                    for scripts")]
+struct ListArgs {
+    /// json or yaml
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    output: Option<document::Format>,
+}
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -83,7 +96,7 @@ impl TokenArgs {
     pub(crate) async fn run(self, session: &mut Session) -> Outcome {
         match self.command {
             TokenCommand::Create(args) => create(args, session).await,
-            TokenCommand::List(_) => list(session).await,
+            TokenCommand::List(args) => list(&args, session).await,
             TokenCommand::Delete(args) => delete(args, session).await,
         }
     }
@@ -204,7 +217,47 @@ async fn ensure_namespace(server: &Server) -> Outcome {
     }
 }
 
-async fn list(session: &mut Session) -> Outcome {
+/// What may be known of a token: everything but its secret.
+struct Known {
+    id: String,
+    /// None: it is good for ever.
+    expires: Option<Timestamp>,
+    description: String,
+}
+
+impl Known {
+    fn of(secret: &Object) -> Self {
+        let read = |field: &str| bootstrap_token::read(secret, field).unwrap_or_default();
+        Self {
+            id: read(field::ID),
+            expires: parse(&read(field::EXPIRATION)),
+            description: read(field::DESCRIPTION),
+        }
+    }
+
+    fn row(self, now: Timestamp) -> Vec<String> {
+        let expires = match self.expires {
+            None => "never".to_owned(),
+            Some(at) if at <= now => "expired".to_owned(),
+            Some(at) => format!("in {}", age_text(at.as_second() - now.as_second())),
+        };
+        let description = if self.description.is_empty() {
+            NONE.to_owned()
+        } else {
+            self.description
+        };
+        vec![self.id, expires, description]
+    }
+
+    fn value(&self, now: Timestamp) -> Value {
+        json!({
+            "id": self.id, "description": self.description, "expires": self.expires.map(to_seconds_text),
+            "expired": self.expires.is_some_and(|at| at <= now),
+        })
+    }
+}
+
+async fn list(args: &ListArgs, session: &mut Session) -> Outcome {
     let server = session.connect().await?;
     let options = ListOptions {
         field_selector: format!("type={}", bootstrap_token::SECRET_TYPE),
@@ -215,6 +268,12 @@ async fn list(session: &mut Session) -> Outcome {
         .list(&SECRET, bootstrap_token::NAMESPACE, &options)
         .await?
         .items;
+    let now = session.now();
+    let known = secrets.iter().map(Known::of);
+    if let Some(format) = args.output {
+        let tokens: Vec<Value> = known.map(|token| token.value(now)).collect();
+        return document::write(&mut session.console.out, format, &json!({"tokens": tokens}));
+    }
     if secrets.is_empty() {
         session
             .console
@@ -222,22 +281,7 @@ async fn list(session: &mut Session) -> Outcome {
         return Ok(());
     }
     let mut rows = vec![["ID", "EXPIRES", "DESCRIPTION"].map(str::to_owned).to_vec()];
-    let now = session.now();
-    for secret in &secrets {
-        let read = |field: &str| bootstrap_token::read(secret, field).unwrap_or_default();
-        let expires = match parse(&read(field::EXPIRATION)) {
-            None => "never".to_owned(),
-            Some(at) if at <= now => "expired".to_owned(),
-            Some(at) => format!("in {}", age_text(at.as_second() - now.as_second())),
-        };
-        let description = read(field::DESCRIPTION);
-        let description = if description.is_empty() {
-            "<none>".to_owned()
-        } else {
-            description
-        };
-        rows.push(vec![read(field::ID), expires, description]);
-    }
+    rows.extend(known.map(|token| token.row(now)));
     Columns::new().write(&mut session.console.out, "", &rows)?;
     Ok(())
 }

@@ -6,21 +6,28 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::failure::{Failure, Outcome};
-use crate::output::yaml;
+use crate::output::document;
 use crate::session::{Server, Session};
 
 /// Whose version.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   muster version                               this program and the server
-  muster version --client                      this program only")]
+  muster version --client                      this program only
+  muster version -o json                       for scripts")]
 pub(crate) struct VersionArgs {
     /// Ask no server
     #[arg(long)]
     client: bool,
     /// json or yaml
-    #[arg(short, long, value_name = "FORMAT", value_parser = ["json", "yaml"])]
-    output: Option<String>,
+    #[arg(
+        short,
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    output: Option<document::Format>,
 }
 
 impl VersionArgs {
@@ -40,15 +47,11 @@ impl VersionArgs {
                 Err(failure) => outcome = Err(failure),
             }
         }
-        let text = match self.output.as_deref() {
-            Some("json") => {
-                serde_json::to_string_pretty(&versions).map_err(|e| Failure::new(e.to_string()))?
-                    + "\n"
-            }
-            Some(_) => yaml::to_text(&versions)?,
-            None => plain(&versions),
-        };
-        session.console.out.write_all(text.as_bytes())?;
+        let out = &mut session.console.out;
+        match self.output {
+            Some(format) => document::write(out, format, &versions)?,
+            None => out.write_all(plain(&versions).as_bytes())?,
+        }
         outcome
     }
 }

@@ -15,6 +15,7 @@ use super::nodes::{FIRST, LATE};
 use super::stage::{IMAGES, Stage};
 use crate::args::Cli;
 use crate::failure::{Failure, Outcome};
+use crate::output::paint::{BOLD, CYAN, painted};
 use crate::session::Session;
 
 /// Nothing in the story takes this long; then it is told what is missing.
@@ -171,13 +172,13 @@ impl<'a> Story<'a> {
             enter().await;
         }
         self.step += 1;
-        let (bold, plain) = if self.session.console.color {
-            ("\u{1b}[1m", "\u{1b}[0m")
-        } else {
-            ("", "")
-        };
+        let title = painted(
+            self.session.console.color,
+            BOLD,
+            &format!("{}. {title}", self.step),
+        );
         let console = &mut self.session.console;
-        console.line(format!("\n{bold}{}. {title}{plain}", self.step))?;
+        console.line(format!("\n{title}"))?;
         console.line(fill(text))?;
         console.flush()?;
         Ok(())
@@ -212,14 +213,9 @@ impl<'a> Story<'a> {
 
     /// Shows a command and runs it, exactly as `muster` would from a shell.
     async fn run_words(&mut self, shown: &str, words: Vec<String>) -> Outcome {
-        let dim = if self.session.console.color {
-            ("\u{1b}[36m", "\u{1b}[0m")
-        } else {
-            ("", "")
-        };
-        self.session
-            .console
-            .line(format!("\n{}$ muster {shown}{}", dim.0, dim.1))?;
+        let console = &mut self.session.console;
+        let command = painted(console.color, CYAN, &format!("$ muster {shown}"));
+        console.line(format!("\n{command}"))?;
         self.session.console.flush()?;
         let mut cli = Cli::try_parse_from(std::iter::once("muster".to_owned()).chain(words))
             .map_err(|error| Failure::new(error.to_string()))?;

@@ -9,7 +9,9 @@ mod look;
 #[cfg(feature = "agent")]
 mod node;
 mod reflector;
+mod scripts;
 
+use std::io;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -19,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Cli;
 use crate::cmd::server::{LocalServer, ServerPlace, StoreEngine, start};
-use crate::console::Console;
+use crate::console::{Captured, Console};
 use crate::session::Session;
 
 /// A server without nodes, and its directory.
@@ -37,12 +39,16 @@ struct Ran {
 
 impl Lab {
     async fn start() -> Self {
+        Self::start_on(StoreEngine::Memory).await
+    }
+
+    async fn start_on(store: StoreEngine) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let place = ServerPlace {
             data_dir: Some(folder.path().join("data")),
             listen: "127.0.0.1:0".parse().unwrap(),
             advertise: Vec::new(),
-            store: StoreEngine::Memory,
+            store,
             cluster_name: "lab".to_owned(),
         };
         let server = start(
@@ -76,6 +82,16 @@ impl Lab {
         self.run_words(&words).await
     }
 
+    /// Runs a command whose reader has left.
+    async fn run_unread(&self, line: &str) -> Ran {
+        let kubeconfig = self.kubeconfig().display().to_string();
+        let mut words = vec!["muster", "--kubeconfig", &kubeconfig];
+        words.extend(line.split_whitespace());
+        let (mut console, out, err) = Console::captured();
+        console.out = Box::new(Left);
+        run_on(&words, console, &out, &err).await
+    }
+
     async fn run_words(&self, words: &[&str]) -> Ran {
         let kubeconfig = self.kubeconfig().display().to_string();
         let mut all = vec!["muster", "--kubeconfig", &kubeconfig];
@@ -97,7 +113,25 @@ impl Lab {
     }
 }
 
+/// A pipe that nobody reads.
+struct Left;
+
+impl io::Write for Left {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 async fn run(words: &[&str]) -> Ran {
+    let (console, out, err) = Console::captured();
+    run_on(words, console, &out, &err).await
+}
+
+async fn run_on(words: &[&str], console: Console, out: &Captured, err: &Captured) -> Ran {
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(error) => {
@@ -108,7 +142,6 @@ async fn run(words: &[&str]) -> Ran {
             };
         }
     };
-    let (console, out, err) = Console::captured();
     let mut session = Session {
         console,
         flags: cli.global,

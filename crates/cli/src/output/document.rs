@@ -1,0 +1,30 @@
+//! `-o json|yaml` of what is no object of the API: verdicts, rollouts, tokens, versions.
+
+use std::io::Write;
+
+use serde_json::Value;
+
+use super::yaml;
+use crate::failure::{Failure, Outcome};
+
+/// The forms that scripts read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// Indented JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+/// Writes one document, ending with a newline.
+pub(crate) fn write(out: &mut dyn Write, format: Format, value: &Value) -> Outcome {
+    match format {
+        Format::Json => {
+            let text = serde_json::to_string_pretty(value)
+                .map_err(|error| Failure::new(error.to_string()))?;
+            writeln!(out, "{text}")?;
+        }
+        Format::Yaml => out.write_all(yaml::to_text(value)?.as_bytes())?,
+    }
+    Ok(())
+}
