@@ -181,6 +181,38 @@ impl Command {
     }
 }
 
+/// `-l`: which objects, by their labels.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct LabelSelector {
+    /// Only objects with these labels, such as app=web,tier in (a,b),!old
+    #[arg(
+        id = "selector",
+        short = 'l',
+        long = "selector",
+        value_name = "SELECTOR",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) text: String,
+}
+
+/// `--dry-run`, with or without a value.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(crate) struct DryRunArg {
+    /// Only try: none, client or server
+    #[arg(
+        id = "dry_run",
+        long = "dry-run",
+        value_enum,
+        default_value_t,
+        value_name = "WHO",
+        num_args = 0..=1,
+        default_missing_value = "client",
+        require_equals = true
+    )]
+    pub(crate) mode: DryRun,
+}
+
 /// Whether a write is only tried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub(crate) enum DryRun {

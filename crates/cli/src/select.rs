@@ -1,8 +1,11 @@
 //! What people mean by `ds web`, `ds/web node/n1`, `ds,pods`, `all`.
 
-use muster_model::kind::{self, KINDS, Kind};
+use muster_client::ListOptions;
+use muster_model::kind::{self, KINDS, Kind, NODE};
+use muster_model::object::{NamespacedName, Object};
 
 use crate::failure::{Failure, Outcome};
+use crate::session::{Server, Session};
 
 /// What the words of a command line select.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +48,35 @@ fn kinds_of(words: &str) -> Outcome<Vec<&'static Kind>> {
         }
     }
     Ok(kinds)
+}
+
+/// The nodes that are meant: by their names, or all with these labels when there are no names. One that is missing is
+/// told and does not hide the others; then the second value is true.
+pub(crate) async fn nodes(
+    session: &mut Session,
+    server: &Server,
+    names: &[String],
+    label_selector: &str,
+) -> Outcome<(Vec<Object>, bool)> {
+    let resources = server.resources();
+    if names.is_empty() {
+        let options = ListOptions {
+            label_selector: label_selector.to_owned(),
+            ..ListOptions::default()
+        };
+        return Ok((resources.list(&NODE, "", &options).await?.items, false));
+    }
+    let (mut nodes, mut failed) = (Vec::new(), false);
+    for name in names {
+        match resources.get(&NODE, &NamespacedName::new("", name)).await {
+            Ok(node) => nodes.push(node),
+            Err(error) => {
+                failed = true;
+                session.console.note(Failure::from(error).text);
+            }
+        }
+    }
+    Ok((nodes, failed))
 }
 
 /// Reads the words after `get`, `describe`, `delete`, ...

@@ -7,7 +7,7 @@ use muster_model::kind::NAMESPACE;
 use muster_model::object::{NamespacedName, Object};
 use serde_json::json;
 
-use crate::args::DryRun;
+use crate::args::{DryRun, DryRunArg};
 use crate::failure::{Failure, Outcome};
 use crate::manifests::{self, DefaultNamespace, FileArgs, Manifest, Validate};
 use crate::output::structured::{self, Format, name_of};
@@ -29,9 +29,8 @@ const CONFLICT_ATTEMPTS: u32 = 5;
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     files: FileArgs,
-    /// none, client or server
-    #[arg(long, value_enum, default_value_t, value_name = "WHO", num_args = 0..=1, default_missing_value = "client", require_equals = true)]
-    dry_run: DryRun,
+    #[command(flatten)]
+    dry_run: DryRunArg,
     /// What to do about fields that do not exist: strict, warn or ignore
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     validate: Validate,
@@ -91,7 +90,8 @@ impl ApplyArgs {
                     let (object, warnings) = applied.into_object();
                     session.console.warnings(&warnings);
                     if self.output.is_table() {
-                        let done = format!("{} {word}{}", name_of(&object), self.dry_run.suffix());
+                        let done =
+                            format!("{} {word}{}", name_of(&object), self.dry_run.mode.suffix());
                         session.console.line(done)?;
                     }
                     objects.push(object);
@@ -123,7 +123,7 @@ impl ApplyArgs {
 
     fn options(&self) -> WriteOptions {
         WriteOptions {
-            dry_run: self.dry_run == DryRun::Server,
+            dry_run: self.dry_run.mode == DryRun::Server,
             field_manager: FIELD_MANAGER.to_owned(),
             field_validation: self.validate.for_server(),
         }
@@ -144,7 +144,7 @@ impl ApplyArgs {
         loop {
             let Some(current) = resources.find(kind, &name).await? else {
                 let made = apply::annotated(&manifest.object);
-                if self.dry_run == DryRun::Client {
+                if self.dry_run.mode == DryRun::Client {
                     return Ok(Applied::Created(Written {
                         object: made,
                         warnings: Vec::new(),
@@ -165,7 +165,7 @@ impl ApplyArgs {
             if patch.as_object().is_some_and(serde_json::Map::is_empty) {
                 return Ok(Applied::Unchanged(current));
             }
-            if self.dry_run == DryRun::Client {
+            if self.dry_run.mode == DryRun::Client {
                 return Ok(Applied::Configured(Written {
                     object: current,
                     warnings: Vec::new(),
@@ -209,7 +209,7 @@ impl ApplyArgs {
             {
                 continue;
             }
-            if self.dry_run != DryRun::Client {
+            if self.dry_run.mode != DryRun::Client {
                 let mut object = Object::from_value(json!({"metadata": {"name": name}}))
                     .map_err(|error| Failure::new(error.to_string()))?;
                 object.set_kind(&NAMESPACE);
@@ -223,9 +223,10 @@ impl ApplyArgs {
                 };
             }
             if self.output.is_table() {
-                session
-                    .console
-                    .line(format!("namespace/{name} created{}", self.dry_run.suffix()))?;
+                session.console.line(format!(
+                    "namespace/{name} created{}",
+                    self.dry_run.mode.suffix()
+                ))?;
             }
         }
         Ok(())

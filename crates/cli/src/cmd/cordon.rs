@@ -1,13 +1,14 @@
 //! `muster cordon` and `muster uncordon`.
 
 use clap::Args;
-use muster_client::{ListOptions, PatchType, WriteOptions};
+use muster_client::{PatchType, WriteOptions};
 use muster_model::kind::NODE;
 use muster_model::object::NamespacedName;
 use serde_json::{Value, json};
 
-use crate::args::DryRun;
+use crate::args::{DryRun, DryRunArg, LabelSelector};
 use crate::failure::{Failure, Outcome};
+use crate::select;
 use crate::session::Session;
 
 /// Which nodes.
@@ -20,53 +21,28 @@ pub(crate) struct CordonArgs {
     /// Names of nodes
     #[arg(value_name = "NODE")]
     nodes: Vec<String>,
-    /// Nodes with these labels
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    selector: String,
-    /// none, client or server
-    #[arg(long, value_enum, default_value_t, value_name = "WHO", num_args = 0..=1, default_missing_value = "client", require_equals = true)]
-    dry_run: DryRun,
+    #[command(flatten)]
+    selector: LabelSelector,
+    #[command(flatten)]
+    dry_run: DryRunArg,
 }
 
 impl CordonArgs {
     /// Runs the command; `cordon` says which of the two.
     pub(crate) async fn run(self, session: &mut Session, cordon: bool) -> Outcome {
-        if self.nodes.is_empty() == self.selector.is_empty() {
+        if self.nodes.is_empty() == self.selector.text.is_empty() {
             return Err(Failure::new(
                 "give either names of nodes or a selector (-l)",
             ));
         }
         let server = session.connect().await?;
-        let mut nodes = Vec::new();
-        let mut failed = false;
-        if self.selector.is_empty() {
-            for name in &self.nodes {
-                let name = name.strip_prefix("node/").unwrap_or(name);
-                match server
-                    .resources()
-                    .get(&NODE, &NamespacedName::new("", name))
-                    .await
-                {
-                    Ok(node) => nodes.push(node),
-                    Err(error) => {
-                        failed = true;
-                        session.console.note(Failure::from(error).text);
-                    }
-                }
-            }
-        } else {
-            let options = ListOptions {
-                label_selector: self.selector.clone(),
-                ..ListOptions::default()
-            };
-            nodes = server.resources().list(&NODE, "", &options).await?.items;
-        }
+        let names: Vec<String> = self
+            .nodes
+            .iter()
+            .map(|name| name.strip_prefix("node/").unwrap_or(name).to_owned())
+            .collect();
+        let (nodes, mut failed) =
+            select::nodes(session, &server, &names, &self.selector.text).await?;
         let word = if cordon { "cordoned" } else { "uncordoned" };
         for node in nodes {
             if (node.at("/spec/unschedulable") == Some(&Value::Bool(true))) == cordon {
@@ -75,7 +51,7 @@ impl CordonArgs {
                     .line(format!("node/{} already {word}", node.name()))?;
                 continue;
             }
-            if self.dry_run != DryRun::Client {
+            if self.dry_run.mode != DryRun::Client {
                 let value = if cordon {
                     Value::Bool(true)
                 } else {
@@ -85,7 +61,7 @@ impl CordonArgs {
                     .to_string()
                     .into_bytes();
                 let options = WriteOptions {
-                    dry_run: self.dry_run == DryRun::Server,
+                    dry_run: self.dry_run.mode == DryRun::Server,
                     ..WriteOptions::default()
                 };
                 let name = NamespacedName::new("", node.name());
@@ -102,7 +78,7 @@ impl CordonArgs {
             session.console.line(format!(
                 "node/{} {word}{}",
                 node.name(),
-                self.dry_run.suffix()
+                self.dry_run.mode.suffix()
             ))?;
         }
         if failed {

@@ -7,7 +7,7 @@ use muster_client::{DeleteOptions, ListOptions, WatchEventType};
 use muster_model::kind::Kind;
 use muster_model::object::{NamespacedName, Object};
 
-use crate::args::{DryRun, duration};
+use crate::args::{DryRun, DryRunArg, LabelSelector, duration};
 use crate::failure::{Failure, Outcome};
 use crate::follow::{Follow, only};
 use crate::manifests::{self, DefaultNamespace, FileArgs, Validate};
@@ -42,15 +42,8 @@ pub(crate) struct DeleteArgs {
     resources: Vec<String>,
     #[command(flatten)]
     files: FileArgs,
-    /// Objects with these labels
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    selector: String,
+    #[command(flatten)]
+    selector: LabelSelector,
     /// Objects with these fields
     #[arg(
         long,
@@ -86,9 +79,8 @@ pub(crate) struct DeleteArgs {
     /// Do not fail when an object does not exist
     #[arg(long)]
     ignore_not_found: bool,
-    /// none, client or server
-    #[arg(long, value_enum, default_value_t, value_name = "WHO", num_args = 0..=1, default_missing_value = "client", require_equals = true)]
-    dry_run: DryRun,
+    #[command(flatten)]
+    dry_run: DryRunArg,
     /// `name`: print KIND/NAME only
     #[arg(short, long, value_name = "FORMAT", value_parser = ["name"])]
     output: Option<String>,
@@ -111,7 +103,7 @@ impl DeleteArgs {
             session.console.note("No resources found");
             return Ok(());
         }
-        if self.force && self.dry_run == DryRun::None {
+        if self.force && self.dry_run.mode == DryRun::None {
             session.console.warnings(&["Immediate deletion does not wait for confirmation that the running resource \
                                         has been terminated. The resource may continue to run on the cluster \
                                         indefinitely."
@@ -134,7 +126,7 @@ impl DeleteArgs {
                 }
             }
         }
-        if self.wait && self.dry_run == DryRun::None {
+        if self.wait && self.dry_run.mode == DryRun::None {
             session.console.flush()?;
             self.wait_for(&server, going).await?;
         }
@@ -150,7 +142,7 @@ impl DeleteArgs {
         if by_file && !self.resources.is_empty() {
             return Err(Failure::new("give either resources or -f, not both"));
         }
-        if self.all && !self.selector.is_empty() {
+        if self.all && !self.selector.text.is_empty() {
             return Err(Failure::new("give either -l or --all, not both"));
         }
         if self.grace_period == 0 && !self.force {
@@ -187,7 +179,7 @@ impl DeleteArgs {
         }
         let kinds = match select::parse(&self.resources)? {
             Selection::Objects(objects) => {
-                if self.all || !self.selector.is_empty() || !self.field_selector.is_empty() {
+                if self.all || !self.selector.text.is_empty() || !self.field_selector.is_empty() {
                     return Err(Failure::new(
                         "name cannot be provided when a selector or --all is specified",
                     ));
@@ -202,13 +194,13 @@ impl DeleteArgs {
             }
             Selection::Kinds(kinds) => kinds,
         };
-        if !self.all && self.selector.is_empty() && self.field_selector.is_empty() {
+        if !self.all && self.selector.text.is_empty() && self.field_selector.is_empty() {
             return Err(Failure::new(
                 "resource(s) were provided, but no name was specified: give names, -l or --all",
             ));
         }
         let options = ListOptions {
-            label_selector: self.selector.clone(),
+            label_selector: self.selector.text.clone(),
             field_selector: self.field_selector.clone(),
         };
         let mut targets = Vec::new();
@@ -232,7 +224,7 @@ impl DeleteArgs {
         kind: &'static Kind,
         name: &NamespacedName,
     ) -> Result<Option<Going>, muster_client::ClientError> {
-        if self.dry_run == DryRun::Client {
+        if self.dry_run.mode == DryRun::Client {
             server.resources().get(kind, name).await?;
             return Ok(None);
         }
@@ -250,7 +242,7 @@ impl DeleteArgs {
             }
             .to_owned(),
             grace_period_seconds: grace,
-            dry_run: self.dry_run == DryRun::Server,
+            dry_run: self.dry_run.mode == DryRun::Server,
             ..DeleteOptions::default()
         };
         let deleted = server.resources().delete(kind, name, &options).await?;
@@ -283,7 +275,7 @@ impl DeleteArgs {
             session.console.line(format!(
                 "{singular} {:?} {how}{}",
                 name.name,
-                self.dry_run.suffix()
+                self.dry_run.mode.suffix()
             ))?;
         }
         Ok(())

@@ -6,6 +6,7 @@ use muster_model::kind::{DAEMON_SET, EVENT, Kind, LEASE, NODE, POD};
 use muster_model::object::{NamespacedName, Object};
 use muster_model::table::selector_text;
 
+use crate::args::LabelSelector;
 use crate::failure::{Failure, Outcome};
 use crate::output::describe::{daemonset, generic, node, pod};
 use crate::select::{self, Selection};
@@ -25,15 +26,8 @@ pub(crate) struct DescribeArgs {
     /// KIND [NAME...] or KIND/NAME...
     #[arg(value_name = "RESOURCE", required = true)]
     resources: Vec<String>,
-    /// Objects with these labels
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    selector: String,
+    #[command(flatten)]
+    selector: LabelSelector,
     /// In every namespace
     #[arg(short = 'A', long)]
     all_namespaces: bool,
@@ -67,7 +61,7 @@ impl DescribeArgs {
             }
             Selection::Kinds(kinds) => {
                 let options = ListOptions {
-                    label_selector: self.selector.clone(),
+                    label_selector: self.selector.text.clone(),
                     ..ListOptions::default()
                 };
                 for kind in kinds {

@@ -7,6 +7,7 @@ use muster_client::{ClientError, ListOptions};
 use muster_model::kind::Kind;
 use muster_model::object::{NamespacedName, Object};
 
+use crate::args::LabelSelector;
 use crate::failure::{Failure, Outcome};
 use crate::follow::{Follow, only};
 use crate::manifests::{self, DefaultNamespace, FileArgs, Validate};
@@ -39,15 +40,8 @@ pub(crate) struct GetArgs {
     /// Objects of every namespace
     #[arg(short = 'A', long)]
     all_namespaces: bool,
-    /// Only objects with these labels, such as app=web,tier in (a,b),!old
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    selector: String,
+    #[command(flatten)]
+    selector: LabelSelector,
     /// Only objects with these fields, such as spec.nodeName=n1
     #[arg(
         long,
@@ -99,7 +93,7 @@ impl GetArgs {
             None
         };
         let named = matches!(selection, Some(Selection::Objects(_)));
-        if named && !(self.selector.is_empty() && self.field_selector.is_empty()) {
+        if named && !(self.selector.text.is_empty() && self.field_selector.is_empty()) {
             return Err(Failure::new(
                 "selectors may not be specified when resources are selected by name",
             ));
@@ -167,7 +161,7 @@ impl GetArgs {
 
     fn options(&self) -> ListOptions {
         ListOptions {
-            label_selector: self.selector.clone(),
+            label_selector: self.selector.text.clone(),
             field_selector: self.field_selector.clone(),
         }
     }

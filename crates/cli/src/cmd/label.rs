@@ -8,7 +8,7 @@ use muster_model::kind::Kind;
 use muster_model::object::{NamespacedName, Object};
 use serde_json::{Map, Value, json};
 
-use crate::args::DryRun;
+use crate::args::{DryRun, DryRunArg, LabelSelector};
 use crate::failure::{Failure, Outcome};
 use crate::output::structured::name_of;
 use crate::select::{self, Selection};
@@ -20,15 +20,8 @@ struct ChangeArgs {
     /// KIND NAME... or KIND/NAME..., then KEY=VALUE to set and KEY- to remove
     #[arg(value_name = "WORDS", required = true, num_args = 1..)]
     words: Vec<String>,
-    /// Objects with these labels
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    selector: String,
+    #[command(flatten)]
+    selector: LabelSelector,
     /// Every object of the kind in the namespace
     #[arg(long)]
     all: bool,
@@ -46,9 +39,8 @@ struct ChangeArgs {
         hide_default_value = true
     )]
     resource_version: String,
-    /// none, client or server
-    #[arg(long, value_enum, default_value_t, value_name = "WHO", num_args = 0..=1, default_missing_value = "client", require_equals = true)]
-    dry_run: DryRun,
+    #[command(flatten)]
+    dry_run: DryRunArg,
 }
 
 /// Labels.
@@ -116,7 +108,7 @@ type Changes = BTreeMap<String, Option<String>>;
 
 impl ChangeArgs {
     async fn run(self, session: &mut Session, field: &Field) -> Outcome {
-        let (targets, changes) = split(&self.words, self.all || !self.selector.is_empty())?;
+        let (targets, changes) = split(&self.words, self.all || !self.selector.text.is_empty())?;
         if changes.is_empty() && !self.list {
             return Err(Failure::new(format!(
                 "at least one {} update is required: KEY=VALUE or KEY-",
@@ -137,7 +129,7 @@ impl ChangeArgs {
                     session.console.line(format!(
                         "{} {done}{}",
                         name_of(&object),
-                        self.dry_run.suffix()
+                        self.dry_run.mode.suffix()
                     ))?;
                 }
                 Err(failure) => {
@@ -161,7 +153,7 @@ impl ChangeArgs {
         let mut objects = Vec::new();
         match selection {
             Selection::Objects(named) => {
-                if self.all || !self.selector.is_empty() {
+                if self.all || !self.selector.text.is_empty() {
                     return Err(Failure::new(
                         "name cannot be provided when a selector or --all is specified",
                     ));
@@ -177,13 +169,13 @@ impl ChangeArgs {
                 }
             }
             Selection::Kinds(kinds) => {
-                if !self.all && self.selector.is_empty() {
+                if !self.all && self.selector.text.is_empty() {
                     return Err(Failure::new(
                         "one or more resources must be specified as <resource> <name> or <resource>/<name>",
                     ));
                 }
                 let options = ListOptions {
-                    label_selector: self.selector.clone(),
+                    label_selector: self.selector.text.clone(),
                     ..ListOptions::default()
                 };
                 for kind in kinds {
@@ -215,11 +207,11 @@ impl ChangeArgs {
                 self.resource_version.clone().into(),
             );
         }
-        if word.starts_with("not ") || self.dry_run == DryRun::Client {
+        if word.starts_with("not ") || self.dry_run.mode == DryRun::Client {
             return Ok(word);
         }
         let options = WriteOptions {
-            dry_run: self.dry_run == DryRun::Server,
+            dry_run: self.dry_run.mode == DryRun::Server,
             field_manager: field.manager.to_owned(),
             ..WriteOptions::default()
         };

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::args::duration;
+use crate::args::{LabelSelector, duration};
 use crate::failure::{Failure, Outcome};
 use crate::select;
 use crate::session::{Server, Session};
@@ -36,15 +36,8 @@ pub(crate) struct LogsArgs {
     /// POD, pod/NAME or ds/NAME
     #[arg(value_name = "POD", num_args = 0..=2)]
     target: Vec<String>,
-    /// Pods with these labels
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    selector: String,
+    #[command(flatten)]
+    selector: LabelSelector,
     /// The container
     #[arg(
         short,
@@ -99,7 +92,7 @@ struct Source {
 impl LogsArgs {
     /// Runs the command.
     pub(crate) async fn run(self, session: &mut Session) -> Outcome {
-        if self.target.is_empty() == self.selector.is_empty() {
+        if self.target.is_empty() == self.selector.text.is_empty() {
             return Err(Failure::new(
                 "give either a pod (POD, ds/NAME) or a selector (-l)",
             ));
@@ -139,7 +132,7 @@ impl LogsArgs {
     async fn pods(&self, session: &mut Session, server: &Server) -> Outcome<(Vec<Object>, bool)> {
         if self.target.is_empty() {
             let options = ListOptions {
-                label_selector: self.selector.clone(),
+                label_selector: self.selector.text.clone(),
                 ..ListOptions::default()
             };
             let pods = server

@@ -9,7 +9,7 @@ use muster_model::object::Object;
 use muster_proto::v1;
 
 use self::history::entries;
-use crate::args::DryRun;
+use crate::args::{DryRun, DryRunArg};
 use crate::failure::{Failure, Outcome};
 use crate::select;
 use crate::session::{Server, Session};
@@ -53,9 +53,8 @@ struct UndoArgs {
         allow_negative_numbers = true
     )]
     to_revision: i64,
-    /// none, client or server
-    #[arg(long, value_enum, default_value_t, value_name = "WHO", num_args = 0..=1, default_missing_value = "client", require_equals = true)]
-    dry_run: DryRun,
+    #[command(flatten)]
+    dry_run: DryRunArg,
 }
 
 #[derive(Debug, Args)]
@@ -145,8 +144,8 @@ async fn undo(args: UndoArgs, session: &mut Session) -> Outcome {
         )));
     }
     let title = format!("daemonset.apps/{}", target.name);
-    let suffix = args.dry_run.suffix();
-    if args.dry_run == DryRun::Client {
+    let suffix = args.dry_run.mode.suffix();
+    if args.dry_run.mode == DryRun::Client {
         return Ok(session
             .console
             .line(format!("{title} rolled back{suffix}"))?);
@@ -162,7 +161,7 @@ async fn undo(args: UndoArgs, session: &mut Session) -> Outcome {
     let message = v1::UndoRequest {
         daemonset: Some(target),
         to_revision: args.to_revision,
-        dry_run: args.dry_run == DryRun::Server,
+        dry_run: args.dry_run.mode == DryRun::Server,
     };
     match server
         .connection

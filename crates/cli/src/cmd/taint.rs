@@ -1,12 +1,12 @@
 //! `muster taint`.
 
 use clap::Args;
-use muster_client::{ListOptions, PatchType, WriteOptions};
+use muster_client::{PatchType, WriteOptions};
 use muster_model::kind::NODE;
 use muster_model::object::{NamespacedName, Object};
 use serde_json::{Value, json};
 
-use crate::args::DryRun;
+use crate::args::{DryRun, DryRunArg, LabelSelector};
 use crate::failure::{Failure, Outcome};
 use crate::select;
 use crate::session::Session;
@@ -23,24 +23,16 @@ pub(crate) struct TaintArgs {
     /// node NAME..., then KEY=VALUE:EFFECT or KEY:EFFECT to set, KEY:EFFECT- or KEY- to remove
     #[arg(value_name = "WORDS", required = true, num_args = 1..)]
     words: Vec<String>,
-    /// Nodes with these labels
-    #[arg(
-        short = 'l',
-        long,
-        value_name = "SELECTOR",
-        default_value = "",
-        hide_default_value = true
-    )]
-    selector: String,
+    #[command(flatten)]
+    selector: LabelSelector,
     /// Every node
     #[arg(long)]
     all: bool,
     /// Change taints that are set already
     #[arg(long)]
     overwrite: bool,
-    /// none, client or server
-    #[arg(long, value_enum, default_value_t, value_name = "WHO", num_args = 0..=1, default_missing_value = "client", require_equals = true)]
-    dry_run: DryRun,
+    #[command(flatten)]
+    dry_run: DryRunArg,
 }
 
 /// One change.
@@ -58,28 +50,11 @@ enum Change {
 impl TaintArgs {
     /// Runs the command.
     pub(crate) async fn run(self, session: &mut Session) -> Outcome {
-        let by_selection = self.all || !self.selector.is_empty();
+        let by_selection = self.all || !self.selector.text.is_empty();
         let (names, changes) = split(&self.words, by_selection).map_err(Failure::new)?;
         let server = session.connect().await?;
-        let nodes = if by_selection {
-            let options = ListOptions {
-                label_selector: self.selector.clone(),
-                ..ListOptions::default()
-            };
-            server.resources().list(&NODE, "", &options).await?.items
-        } else {
-            let mut nodes = Vec::new();
-            for name in names {
-                nodes.push(
-                    server
-                        .resources()
-                        .get(&NODE, &NamespacedName::new("", name))
-                        .await?,
-                );
-            }
-            nodes
-        };
-        let mut failed = false;
+        let (nodes, mut failed) =
+            select::nodes(session, &server, &names, &self.selector.text).await?;
         for node in nodes {
             let planned = match planned(&node, &changes, self.overwrite) {
                 Ok(planned) => planned,
@@ -89,9 +64,9 @@ impl TaintArgs {
                     continue;
                 }
             };
-            if self.dry_run != DryRun::Client {
+            if self.dry_run.mode != DryRun::Client {
                 let options = WriteOptions {
-                    dry_run: self.dry_run == DryRun::Server,
+                    dry_run: self.dry_run.mode == DryRun::Server,
                     field_manager: "kubectl-taint".to_owned(),
                     ..WriteOptions::default()
                 };
@@ -118,7 +93,7 @@ impl TaintArgs {
                 "node/{} {}{}",
                 node.name(),
                 planned.word,
-                self.dry_run.suffix()
+                self.dry_run.mode.suffix()
             ))?;
         }
         if failed {

@@ -1,6 +1,4 @@
-//! The program itself, as a shell runs it.
-
-#![allow(clippy::unwrap_used, reason = "tests")]
+//! Without any server: pipes, completion scripts, exit codes.
 
 use std::process::{Command, Stdio};
 
