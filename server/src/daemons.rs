@@ -171,7 +171,11 @@ fn newest(cache: &Cache, namespace: &str) -> BTreeMap<String, (Timestamp, Arc<St
     let mut by_uid: BTreeMap<String, (Timestamp, Arc<Stored>)> = BTreeMap::new();
     for event in cache.list_ns(&EVENT, namespace).items {
         let object = event.object();
-        if object.text_at("/type") != "Warning" || object.text_at("/involvedObject/kind") != "Pod" {
+        // That its node was not ready is said of a pod by the server itself, and may be over: the node says if not.
+        if object.text_at("/type") != "Warning"
+            || object.text_at("/involvedObject/kind") != "Pod"
+            || object.text_at("/reason") == "NodeNotReady"
+        {
             continue;
         }
         let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime"];

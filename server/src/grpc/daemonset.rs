@@ -1,12 +1,11 @@
 //! `DaemonSetService`: verdicts, the course of a rollout, history, undo, restart.
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
-use futures::stream::{self, BoxStream};
-use muster_model::k8s::api::apps::v1::DaemonSet;
-use muster_model::kind::{DAEMON_SET, NODE, POD};
+use futures::stream::BoxStream;
+use muster_model::kind::DAEMON_SET;
 use muster_model::object::NamespacedName;
 use muster_model::reason::annotation;
 use muster_model::time;
@@ -17,18 +16,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
+use super::rollout::Rollout;
 use super::{answer, caller};
 use crate::auth::{Ask, Caller, Verb, authorize};
-use crate::cache::{Stored, Subscription};
-use crate::controllers::{Known, Troubles};
+use crate::cache::Stored;
+use crate::controllers::Troubles;
 use crate::daemons::DaemonView;
 use crate::metrics::Metrics;
 use crate::registry::{PatchForm, Registry, WriteOptions};
 use crate::status::{ApiError, Reason};
-
-/// Changes are gathered for this long before a rollout is judged again: a node's pod changes several times a
-/// second while it starts.
-const GATHER: Duration = Duration::from_millis(100);
 
 /// The service.
 pub struct DaemonSets {
@@ -40,18 +36,6 @@ pub struct DaemonSets {
 }
 
 type States = BoxStream<'static, Result<v1::RolloutStatusReply, Status>>;
-
-/// One followed rollout.
-struct Rollout {
-    registry: Registry,
-    key: NamespacedName,
-    uid: String,
-    changes: Subscription,
-    troubles: Troubles,
-    setbacks: tokio::sync::watch::Receiver<Known>,
-    last: Option<v1::RolloutStatusReply>,
-    ended: bool,
-}
 
 impl DaemonSets {
     fn find(
@@ -123,28 +107,13 @@ impl DaemonSets {
         caller: &Caller,
         request: &v1::RolloutStatusRequest,
     ) -> Result<States, ApiError> {
-        let changes = self.registry.cache().subscribe(&[&DAEMON_SET, &POD, &NODE]);
         let stored = self.find(caller, Verb::Get, request.daemonset.as_ref())?;
         if stored.object().text_at("/spec/updateStrategy/type") == "OnDelete" {
             let message = "rollout status is only available for RollingUpdate strategy type";
             return Err(ApiError::bad_request(message));
         }
-        let rollout = Rollout {
-            registry: self.registry.clone(),
-            key: stored.key.clone(),
-            uid: stored.uid().to_owned(),
-            changes,
-            setbacks: self.troubles.subscribe(),
-            troubles: self.troubles.clone(),
-            last: None,
-            ended: false,
-        };
-        let states = stream::unfold(rollout, |mut rollout| async move {
-            rollout
-                .next()
-                .await
-                .map(|state| (state.map_err(Status::from), rollout))
-        });
+        let rollout = Rollout::of(self.registry.clone(), self.troubles.clone(), &stored);
+        let states = rollout.states().map(|state| state.map_err(Status::from));
         Ok(states
             .take_until(self.stop.clone().cancelled_owned())
             .boxed())
@@ -216,27 +185,31 @@ impl DaemonSets {
             .at("/data")
             .map(ToString::to_string)
             .unwrap_or_default();
-        let options = WriteOptions {
-            dry_run: request.dry_run,
-            ..WriteOptions::default()
-        };
-        let patch = (PatchForm::Strategic, data.into());
-        let written = self
-            .registry
-            .patch(
-                caller,
-                &DAEMON_SET,
-                stored.key.clone(),
-                patch,
-                false,
-                &options,
-            )
-            .await?;
+        let object = self.patch(caller, &stored, data, request.dry_run).await?;
         Ok(v1::UndoReply {
             skipped: false,
             revision: number.number,
-            object: written.stored.bytes.clone(),
+            object,
         })
+    }
+
+    async fn patch(
+        &self,
+        caller: &Caller,
+        stored: &Stored,
+        patch: String,
+        dry_run: bool,
+    ) -> Result<Bytes, ApiError> {
+        let options = WriteOptions {
+            dry_run,
+            ..WriteOptions::default()
+        };
+        let (key, patch) = (stored.key.clone(), (PatchForm::Strategic, patch.into()));
+        let written = self
+            .registry
+            .patch(caller, &DAEMON_SET, key, patch, false, &options)
+            .await?;
+        Ok(written.stored.bytes.clone())
     }
 
     async fn restart_one(
@@ -261,150 +234,10 @@ impl DaemonSets {
             ));
         }
         let patch = json!({"spec": {"template": {"metadata": {"annotations": {annotation::RESTARTED_AT: now}}}}});
-        let patch = (PatchForm::Strategic, patch.to_string().into());
-        let options = WriteOptions::default();
-        let written = self
-            .registry
-            .patch(
-                caller,
-                &DAEMON_SET,
-                stored.key.clone(),
-                patch,
-                false,
-                &options,
-            )
+        let object = self
+            .patch(caller, &stored, patch.to_string(), false)
             .await?;
-        Ok(v1::RestartReply {
-            object: written.stored.bytes.clone(),
-        })
-    }
-}
-
-impl Rollout {
-    /// The next state that differs from the last one.
-    async fn next(&mut self) -> Option<Result<v1::RolloutStatusReply, ApiError>> {
-        if self.ended {
-            return None;
-        }
-        loop {
-            match self.state() {
-                Err(error) => {
-                    self.ended = true;
-                    return Some(Err(error));
-                }
-                Ok(state) if self.last.as_ref() != Some(&state) => {
-                    self.ended = state.done;
-                    self.last = Some(state.clone());
-                    return Some(Ok(state));
-                }
-                Ok(_) => {}
-            }
-            self.wait().await;
-        }
-    }
-
-    /// Waits for a change that can matter. A lag is one: what was missed is unknown.
-    async fn wait(&mut self) {
-        loop {
-            let changes = tokio::select! {
-                changes = self.changes.next() => changes,
-                Ok(()) = self.setbacks.changed() => {
-                    tokio::time::sleep(GATHER).await;
-                    return;
-                }
-            };
-            match changes {
-                Ok(changes) => {
-                    let matters = changes.iter().any(|change| {
-                        *change.kind() != POD
-                            || change
-                                .subject()
-                                .object()
-                                .owner_references()
-                                .iter()
-                                .any(|owner| owner.uid == self.uid)
-                    });
-                    if matters {
-                        tokio::time::sleep(GATHER).await;
-                        return;
-                    }
-                }
-                Err(_) => {
-                    self.changes = self.registry.cache().subscribe(&[&DAEMON_SET, &POD, &NODE]);
-                    return;
-                }
-            }
-        }
-    }
-
-    fn state(&self) -> Result<v1::RolloutStatusReply, ApiError> {
-        let cache = self.registry.cache();
-        let stored = cache
-            .get(&DAEMON_SET, &self.key)
-            .filter(|stored| stored.uid() == self.uid)
-            .ok_or_else(|| {
-                ApiError::new(Reason::NotFound, "object has been deleted")
-                    .about(&DAEMON_SET, &self.key.name)
-            })?;
-        let typed = stored
-            .typed::<DaemonSet>()
-            .map_err(|error| ApiError::internal(error.to_string()))?;
-        let status = typed.status.clone().unwrap_or_default();
-        let (generation, observed) = (
-            stored.object().generation(),
-            status.observed_generation.unwrap_or(0),
-        );
-        let desired = status.desired_number_scheduled;
-        let (updated, available) = (
-            status.updated_number_scheduled.unwrap_or(0),
-            status.number_available.unwrap_or(0),
-        );
-        let (done, message) = line(
-            &self.key.name,
-            (generation, observed),
-            (desired, updated, available),
-        );
-        let waiting = if done || generation > observed {
-            Vec::new()
-        } else {
-            DaemonView::of(cache, &stored, self.registry.now())?.waiting(cache, &self.troubles)
-        };
-        Ok(v1::RolloutStatusReply {
-            generation,
-            observed_generation: observed,
-            desired,
-            updated,
-            available,
-            done,
-            message,
-            waiting,
-        })
-    }
-}
-
-/// kubectl's line for a state (spec/daemonset.md 16.2), and whether it is the last one.
-fn line(name: &str, generations: (i64, i64), numbers: (i32, i32, i32)) -> (bool, String) {
-    let ((generation, observed), (desired, updated, available)) = (generations, numbers);
-    if generation > observed {
-        (
-            false,
-            "Waiting for daemon set spec update to be observed...".to_owned(),
-        )
-    } else if updated < desired {
-        let message = format!(
-            "Waiting for daemon set \"{name}\" rollout to finish: {updated} out of {desired} new pods have been updated..."
-        );
-        (false, message)
-    } else if available < desired {
-        let message = format!(
-            "Waiting for daemon set \"{name}\" rollout to finish: {available} of {desired} updated pods are available..."
-        );
-        (false, message)
-    } else {
-        (
-            true,
-            format!("daemon set \"{name}\" successfully rolled out"),
-        )
+        Ok(v1::RestartReply { object })
     }
 }
 
@@ -464,33 +297,5 @@ impl DaemonSetService for DaemonSets {
         let caller = caller(&request);
         let reply = self.restart_one(&caller, request.get_ref()).await;
         answer(&self.metrics, "RESTART", Some(&DAEMON_SET), since, reply).map(Response::new)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rollout_reads_as_kubectl_writes_it() {
-        assert_eq!(
-            line("web", (2, 1), (3, 3, 3)).1,
-            "Waiting for daemon set spec update to be observed..."
-        );
-        assert_eq!(
-            line("web", (2, 2), (3, 1, 3)).1,
-            "Waiting for daemon set \"web\" rollout to finish: 1 out of 3 new pods have been updated..."
-        );
-        assert_eq!(
-            line("web", (2, 2), (3, 3, 2)).1,
-            "Waiting for daemon set \"web\" rollout to finish: 2 of 3 updated pods are available..."
-        );
-        assert_eq!(
-            line("web", (2, 2), (3, 3, 3)),
-            (
-                true,
-                "daemon set \"web\" successfully rolled out".to_owned()
-            )
-        );
     }
 }

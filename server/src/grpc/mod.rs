@@ -4,6 +4,7 @@ mod daemonset;
 mod node;
 mod pod;
 mod resource;
+mod rollout;
 
 use muster_model::kind::{self, Kind};
 use muster_proto::v1::ResourceRef;
