@@ -10,7 +10,7 @@ use super::stored::Change;
 /// Changes kept of a kind at most.
 const MOST_CHANGES: usize = 16_384;
 /// Bytes kept of a kind at most, once [`LEAST_CHANGES`] are there. Small hosts have 512 MB for everything.
-const MOST_BYTES: usize = 16 * 1024 * 1024;
+const MOST_BYTES: usize = 4 * 1024 * 1024;
 /// Changes kept of a kind at least (spec/kube-api.md 8: 1000 events).
 const LEAST_CHANGES: usize = 1_000;
 /// Changes that keep their parsed forms: live watchers are never further behind for long.
