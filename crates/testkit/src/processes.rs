@@ -60,7 +60,16 @@ fn build() -> anyhow::Result<PathBuf> {
         Some("debug") | None => "dev",
         Some(name) => name,
     };
-    let built = Command::new(env!("CARGO"))
+    let mut cargo = Command::new(env!("CARGO"));
+    // What cargo tells a test of its package makes build scripts that listen to it (ring's) run again, here and at the
+    // next build from a shell.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&*name);
+        }
+    }
+    let built = cargo
         .args(["build", "--package", "muster-cli", "--bin", "muster"])
         .args(["--profile", name, "--target-dir"])
         .arg(target)
