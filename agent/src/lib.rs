@@ -58,6 +58,7 @@ mod object_store;
 pub mod objects;
 mod outbox;
 mod pods;
+pub mod probe;
 mod relist;
 pub mod runtime;
 mod security;

@@ -9,6 +9,7 @@
 
 mod client;
 mod create;
+mod exec;
 mod images;
 mod import;
 mod logs;
@@ -38,8 +39,8 @@ pub use self::pause::SANDBOX_IMAGE;
 pub use self::version::{ApiVersion, NEWEST_API, OLDEST_API};
 use super::labels::{self, NameConflict, Owner, resolve_name_conflict};
 use super::{
-    ContainerId, ContainerSpec, ContainerView, ImageView, Labels, LogOptions, Namespace, Runtime,
-    RuntimeError, RuntimeEvent, RuntimeFuture, RuntimeVersion, SandboxSpec,
+    ContainerId, ContainerSpec, ContainerView, ExecOutcome, ImageView, Labels, LogOptions,
+    Namespace, Runtime, RuntimeError, RuntimeEvent, RuntimeFuture, RuntimeVersion, SandboxSpec,
 };
 
 /// A pull that moves no byte for so long is cancelled (spec/node-agent.md 1).
@@ -444,6 +445,15 @@ impl Runtime for DockerRuntime {
         options: &'a LogOptions,
     ) -> RuntimeFuture<'a, BoxStream<'static, Result<Bytes, RuntimeError>>> {
         Box::pin(logs::open(&self.engine, id, options))
+    }
+
+    fn exec<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        command: &'a [String],
+        limit: Duration,
+    ) -> RuntimeFuture<'a, ExecOutcome> {
+        Box::pin(exec::run(&self.engine, id, command, limit))
     }
 
     fn events(&self) -> RuntimeFuture<'_, BoxStream<'static, RuntimeEvent>> {

@@ -22,23 +22,30 @@
 
 mod behaviour;
 mod engine;
+mod serve;
 mod state;
 
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, StreamExt};
+use muster_client::dial::BoxedIo;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-pub use self::behaviour::{Behaviour, Call, Exit, PullScript, RecordedCall};
+pub use self::behaviour::{
+    Behaviour, Call, ExecAnswer, Exit, HttpAnswer, PullScript, RecordedCall,
+};
 pub use self::engine::MemoryEngine;
 use self::state::{End, NewContainer, SANDBOX_IMAGE, later, no_such_container};
 use super::labels::{self, Owner};
 use super::{
-    ContainerId, ContainerSpec, ContainerView, ImageView, LogOptions, Runtime, RuntimeError,
-    RuntimeEvent, RuntimeFuture, RuntimeVersion, SandboxSpec,
+    ContainerId, ContainerSpec, ContainerView, ExecOutcome, ImageView, LogOptions, Runtime,
+    RuntimeError, RuntimeEvent, RuntimeFuture, RuntimeVersion, SandboxSpec,
 };
 
 /// One node's view of a [`MemoryEngine`].
@@ -209,6 +216,39 @@ impl MemoryRuntime {
         self.pause(delay).await?;
         answer?;
         Ok(self.engine.lock().insert_image(reference))
+    }
+
+    async fn run_command(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        limit: Duration,
+    ) -> Result<ExecOutcome, RuntimeError> {
+        self.enter(Call::Exec, &id.0).await?;
+        let (takes, outcome) = {
+            let mut state = self.engine.lock();
+            let node = state.node(&self.owner);
+            node.settle(Instant::now());
+            let container = node
+                .containers
+                .get(id)
+                .ok_or_else(|| no_such_container(id))?;
+            if !container.is_running() {
+                let message = format!("Container {} is not running", id.0);
+                return Err(RuntimeError::Conflict(message));
+            }
+            container
+                .behaviour
+                .exec_answer(&command.join(" "), container.since.elapsed())
+        };
+        self.pause(takes.min(limit)).await?;
+        Ok(match takes > limit {
+            true => ExecOutcome {
+                exit_code: None,
+                ..outcome
+            },
+            false => outcome,
+        })
     }
 
     async fn open_log(
@@ -398,6 +438,20 @@ impl Runtime for MemoryRuntime {
         options: &'a LogOptions,
     ) -> RuntimeFuture<'a, BoxStream<'static, Result<Bytes, RuntimeError>>> {
         Box::pin(self.open_log(id, options))
+    }
+
+    fn exec<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        command: &'a [String],
+        limit: Duration,
+    ) -> RuntimeFuture<'a, ExecOutcome> {
+        Box::pin(self.run_command(id, command, limit))
+    }
+
+    fn dial(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<BoxedIo>> {
+        let dialled = serve::connect(&mut self.engine.lock(), &self.owner, address);
+        Box::pin(std::future::ready(dialled))
     }
 
     fn events(&self) -> RuntimeFuture<'_, BoxStream<'static, RuntimeEvent>> {

@@ -9,12 +9,15 @@ pub mod labels;
 pub mod memory;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use muster_client::dial::BoxedIo;
 use muster_model::time::Timestamp;
 
 /// A container id as the runtime gives it (64 hex digits with Docker).
@@ -260,6 +263,18 @@ pub struct LogOptions {
     pub timestamps: bool,
 }
 
+/// How a command inside a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExecOutcome {
+    /// Its exit code; `None` when it was still running at its time limit.
+    pub exit_code: Option<i32>,
+    /// Both streams together, at most [`MAX_EXEC_OUTPUT`] bytes; what is not UTF-8 is replaced.
+    pub output: String,
+}
+
+/// Most bytes of a command's output that are kept: the first ones.
+pub const MAX_EXEC_OUTPUT: usize = 10 * 1024;
+
 /// Something happened to a container: look again. A hint only; [`Runtime::list`] is the truth.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeEvent {
@@ -341,6 +356,21 @@ pub trait Runtime: Send + Sync + 'static {
         id: &'a ContainerId,
         options: &'a LogOptions,
     ) -> RuntimeFuture<'a, BoxStream<'static, Result<Bytes, RuntimeError>>>;
+    /// Runs a command in a running container, with its environment and user and without a shell, at most this long.
+    /// What runs on then is ended where the engine allows it.
+    fn exec<'a>(
+        &'a self,
+        id: &'a ContainerId,
+        command: &'a [String],
+        limit: Duration,
+    ) -> RuntimeFuture<'a, ExecOutcome>;
+    /// Connects to an address of a pod, or any other, from the agent's network. The caller sets the deadline.
+    fn dial(&self, address: SocketAddr) -> BoxFuture<'_, io::Result<BoxedIo>> {
+        Box::pin(async move {
+            let stream = tokio::net::TcpStream::connect(address).await?;
+            Ok(Box::new(stream) as BoxedIo)
+        })
+    }
     /// Hints that a container of this node started, died or vanished. The stream may end at any time.
     fn events(&self) -> RuntimeFuture<'_, BoxStream<'static, RuntimeEvent>>;
 }

@@ -12,6 +12,7 @@ use muster_model::time::Timestamp;
 use crate::facts::Life;
 use crate::images;
 use crate::moment::whole_seconds;
+use crate::probe::state::ContainerProbes;
 use crate::runtime::{ContainerState, ContainerView};
 use crate::worker::view::{attempt, end_of};
 use crate::worker::{Draft, Stage, restarts, resting, stage};
@@ -170,12 +171,14 @@ fn container_status(draft: &Draft<'_>, container: &Container) -> ContainerStatus
         },
     };
     let running = state.running.is_some();
+    // Without probes a container has started, and is ready, as soon as it runs.
+    let probes = newest.and_then(|view| memory.probes.get(&view.id));
     let (image, image_id) = image_names(draft, container, newest, reported);
     let counted = newest.map_or(0, |view| i32::try_from(attempt(view)).unwrap_or(i32::MAX));
     ContainerStatus {
         name: name.clone(),
-        ready: running && is_ready(container),
-        started: Some(running),
+        ready: running && probes.is_none_or(ContainerProbes::ready),
+        started: Some(running && probes.is_none_or(ContainerProbes::started)),
         restart_count: counted.max(reported_count),
         container_id: newest
             .map(id_text)
@@ -186,11 +189,6 @@ fn container_status(draft: &Draft<'_>, container: &Container) -> ContainerStatus
         last_state: Some(last_state.unwrap_or_default()),
         ..ContainerStatus::default()
     }
-}
-
-/// Whether a running container is ready. Without a readiness probe it is as soon as it runs.
-fn is_ready(_container: &Container) -> bool {
-    true
 }
 
 fn image_names(

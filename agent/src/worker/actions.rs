@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use crate::probe::{ProbeKind, Reply};
 use crate::runtime::{ContainerId, ImageView};
 
 /// One thing to do. Each is carried out at most once at a time: see [`Action::work`].
@@ -28,6 +29,8 @@ pub enum Action {
     },
     /// Make and start a container.
     Start(Box<StartOrder>),
+    /// Probe a running container once.
+    Probe(Box<ProbeOrder>),
     /// Stop a container, and kill it after the grace.
     Stop {
         /// Which.
@@ -70,6 +73,19 @@ pub struct StartOrder {
     pub image: ImageView,
 }
 
+/// What to probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeOrder {
+    /// The container's name in the spec.
+    pub container: String,
+    /// The running one.
+    pub id: ContainerId,
+    /// Which of its probes.
+    pub kind: ProbeKind,
+    /// The pod's address.
+    pub pod_ip: String,
+}
+
 /// Identity of an action: two actions of one identity never run at the same time.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
@@ -83,6 +99,8 @@ pub enum Work {
     Sandbox,
     /// [`Action::Start`], by container name.
     Start(String),
+    /// [`Action::Probe`], by container and kind.
+    Probe(ContainerId, ProbeKind),
     /// [`Action::Stop`] with its whole grace. A shorter grace is another work: the running stop is shortened.
     Stop(ContainerId, Duration),
     /// [`Action::Remove`].
@@ -102,6 +120,7 @@ impl Action {
             Self::EnsureImage { reference, .. } => Work::Image(reference.clone()),
             Self::RunSandbox { .. } => Work::Sandbox,
             Self::Start(order) => Work::Start(order.container.clone()),
+            Self::Probe(order) => Work::Probe(order.id.clone(), order.kind),
             Self::Stop { id, total, .. } => Work::Stop(id.clone(), *total),
             Self::Remove { id } => Work::Remove(id.clone()),
             Self::Release => Work::Release,
@@ -137,6 +156,8 @@ pub enum Done {
     Well,
     /// The image is here.
     Image(ImageView),
+    /// A probe was run.
+    Probed(Reply),
     /// Not.
     Failed {
         /// The waiting reason it leads to; empty where there is none.

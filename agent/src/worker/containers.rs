@@ -6,6 +6,7 @@ use muster_model::k8s::api::core::v1::Container;
 
 use super::actions::{Action, EventNote, StartOrder, Work};
 use super::memory::WorkerMemory;
+use super::probes;
 use super::restarts::{self, Restart};
 use super::sandbox::Footing;
 use super::step::Draft;
@@ -37,7 +38,11 @@ pub(super) enum Wish {
         id: ContainerId,
     },
     /// It runs and must not.
-    Kill { id: ContainerId, message: String },
+    Kill {
+        id: ContainerId,
+        message: String,
+        grace: Duration,
+    },
     /// The runtime is busy with it.
     Wait,
 }
@@ -126,8 +131,16 @@ pub(super) fn wish(
         ContainerState::Running { .. } if is_changed(newest, container) => Wish::Kill {
             id: newest.id.clone(),
             message: format!("Container {name} definition changed, will be restarted"),
+            grace: spec::own_grace(draft.pod),
         },
-        ContainerState::Running { .. } => Wish::Nothing,
+        ContainerState::Running { .. } => match probes::verdict(draft, container, &newest.id) {
+            Some((message, grace)) => Wish::Kill {
+                id: newest.id.clone(),
+                message,
+                grace,
+            },
+            None => Wish::Nothing,
+        },
         ContainerState::StartFailed { .. } | ContainerState::Exited { .. } => {
             let (finished, exit_code) = end_of(newest).unwrap_or((newest.created_at, 0));
             let changed = is_changed(newest, container);
@@ -211,9 +224,7 @@ pub(super) fn plan(draft: &mut Draft<'_>, footing: &Footing) {
                 draft.memory.trouble.remove(name);
             }
             Wish::Wait => draft.wake(draft.now.mono.plus(Duration::from_secs(1))),
-            Wish::Kill { id, message } => {
-                draft.stop_container(name, &id, spec::own_grace(pod), message)
-            }
+            Wish::Kill { id, message, grace } => draft.stop_container(name, &id, grace, message),
             Wish::Rest { until, id, .. } => {
                 if draft.memory.backoff_told.insert(id) {
                     let message = format!(

@@ -11,6 +11,7 @@ use super::actions::{Done, Outcome, Work};
 use super::restarts::Backoff;
 use crate::facts::Timing;
 use crate::moment::{Moment, Mono};
+use crate::probe::state::ContainerProbes;
 use crate::runtime::{ContainerId, ImageView};
 
 /// Why the pod may not run on this node, for good.
@@ -115,6 +116,8 @@ pub struct WorkerMemory {
     pub sandbox_attempt: Option<u32>,
     /// Containers that vanished, by name, until another one of the name is seen.
     pub vanished: BTreeMap<String, Vanished>,
+    /// Probes of running containers that have any. What they come to outlives the agent with the last status.
+    pub probes: BTreeMap<ContainerId, ContainerProbes>,
     /// Containers whose kill was announced.
     pub killing: BTreeSet<ContainerId>,
     /// Dead containers whose back-off was announced.
@@ -323,6 +326,11 @@ impl WorkerMemory {
                 self.images
                     .values_mut()
                     .for_each(|image| image.ready = None);
+            }
+            (Work::Probe(id, kind), Done::Probed(reply)) => {
+                if let Some(probes) = self.probes.get_mut(&id) {
+                    probes.note(kind, &reply);
+                }
             }
             (Work::Release, Done::Well) => self.released = true,
             (Work::Confirm, Done::Well) => self.confirmed = true,

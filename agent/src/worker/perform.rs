@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_model::k8s::api::core::v1::{Container, PodStatus};
 use tokio::sync::Notify;
 
-use super::actions::{Action, Done, EventNote, Outcome, StartOrder};
+use super::actions::{Action, Done, EventNote, Outcome, ProbeOrder, StartOrder};
 use super::memory::Remembered;
 use crate::checkpoint::PodRecord;
 use crate::env;
@@ -15,6 +15,7 @@ use crate::facts::PodFacts;
 use crate::image_puller::{ImageWish, credentials};
 use crate::network_files;
 use crate::objects::{Lookup, Needed, ObjectSet};
+use crate::probe;
 use crate::runtime::{Mount, RuntimeError};
 use crate::security::seccomp_profile;
 use crate::shared::Shared;
@@ -55,6 +56,7 @@ impl Hands {
             } => self.ensure_image(&container, &reference, policy).await,
             Action::RunSandbox { attempt } => self.run_sandbox(attempt).await,
             Action::Start(order) => self.start(*order).await,
+            Action::Probe(order) => self.probe(&order).await,
             Action::Stop { id, grace, .. } => told(runtime.stop(&id, grace).await),
             Action::Remove { id } => told(runtime.remove(&id).await),
             Action::Release => self.release().await,
@@ -261,6 +263,24 @@ impl Hands {
                 Done::Well
             }
         }
+    }
+
+    async fn probe(&self, order: &ProbeOrder) -> Done {
+        let container = self.pod.container(&order.container);
+        let found = container.and_then(|c| order.kind.of(c).map(|probe| (c, probe)));
+        let Some((container, wanted)) = found else {
+            return Done::failed("the probe is no longer in the spec");
+        };
+        let target = probe::Target {
+            container,
+            id: &order.id,
+            pod_ip: &order.pod_ip,
+        };
+        let reply = probe::run(&*self.shared.runtime, target, wanted).await;
+        if let Some(note) = reply.event(order.kind, &container.name) {
+            self.tell(note);
+        }
+        Done::Probed(reply)
     }
 
     /// Everything of a container that must be read or made before it is created.

@@ -12,7 +12,7 @@ use muster_model::k8s::api::core::v1::{Container, ContainerStateTerminated, PodS
 use super::actions::{Action, EventNote, Work};
 use super::memory::{Vanished, WorkerMemory};
 use super::view::{PodView, attempt, end_of};
-use super::{containers, restarts, sandbox, terminate};
+use super::{containers, probes, restarts, sandbox, terminate};
 use crate::facts::{Life, PodFacts};
 use crate::moment::{Moment, Mono, whole_seconds};
 use crate::runtime::ContainerState;
@@ -116,6 +116,7 @@ pub fn step(pod: &PodFacts, seen: &PodView, memory: &WorkerMemory, now: Moment) 
         .start_time
         .get_or_insert(whole_seconds(now.wall));
     observe(&mut draft);
+    probes::observe(&mut draft);
     let mut over = false;
     match stage(&draft) {
         Stage::Ending => over = terminate::plan(&mut draft),
@@ -124,6 +125,7 @@ pub fn step(pod: &PodFacts, seen: &PodView, memory: &WorkerMemory, now: Moment) 
         }
         Stage::Running => run(&mut draft),
     }
+    probes::plan(&mut draft);
     let status = status::pod_status(&draft);
     keep(&mut draft, &status);
     if stage(&draft) == Stage::Running

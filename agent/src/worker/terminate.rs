@@ -82,7 +82,9 @@ pub(super) fn plan(draft: &mut Draft<'_>) -> bool {
     for id in &left {
         draft.act_after_trouble(Action::Remove { id: id.clone() });
     }
-    left.is_empty() && draft.memory.in_flight.is_empty()
+    // A probe that is under way dies with the worker.
+    let mut in_flight = draft.memory.in_flight.iter();
+    left.is_empty() && in_flight.all(|work| matches!(work, Work::Probe(..)))
 }
 
 impl Draft<'_> {

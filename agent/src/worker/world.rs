@@ -12,6 +12,7 @@ use super::step::{Step, step};
 use super::view::{PodView, is_running};
 use crate::facts::{Life, PodFacts};
 use crate::moment::{Moment, Mono};
+use crate::probe::{ProbeKind, Reply};
 use crate::runtime::{ContainerId, ContainerState, ContainerView, ImageView, labels};
 use crate::spec::{self, Surroundings};
 
@@ -27,6 +28,8 @@ pub(super) struct World {
     pub(super) asked: Vec<Action>,
     /// Outcomes of the next such works, instead of success.
     pub(super) fail: BTreeMap<Work, Done>,
+    /// What probes come to, where they do not succeed.
+    pub(super) probed: BTreeMap<ProbeKind, Reply>,
     pub(super) over: bool,
     pub(super) engine_stopped_at: Option<Timestamp>,
     next_id: u32,
@@ -53,6 +56,7 @@ impl World {
             starts: Vec::new(),
             asked: Vec::new(),
             fail: BTreeMap::new(),
+            probed: BTreeMap::new(),
             over: false,
             engine_stopped_at: None,
             next_id: 0,
@@ -152,6 +156,10 @@ impl World {
             }
             Action::Stop { id, .. } => {
                 self.end(&id.clone(), 143);
+            }
+            Action::Probe(order) => {
+                let reply = self.probed.get(&order.kind).cloned();
+                return Done::Probed(reply.unwrap_or(Reply::Success));
             }
             Action::Remove { id } => self.containers.retain(|c| c.id != *id),
             Action::Keep

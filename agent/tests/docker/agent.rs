@@ -17,16 +17,16 @@ use super::support::{Fake, State};
 use super::{IMAGE, images, socket};
 use muster_agent::runtime::docker::DockerEngine;
 
-struct RealNode {
+pub(super) struct RealNode {
     name: String,
-    server: Fake,
-    runtime: Arc<DockerRuntime>,
+    pub(super) server: Fake,
+    pub(super) runtime: Arc<DockerRuntime>,
     disk: tempfile::TempDir,
     running: Option<(CancellationToken, JoinHandle<Result<(), AgentError>>)>,
 }
 
 impl RealNode {
-    async fn new(name: &str) -> Self {
+    pub(super) async fn new(name: &str) -> Self {
         let name = format!("test-{}-{name}", std::process::id());
         images::ensure_images(&DockerEngine::new(socket()), &[IMAGE])
             .await
@@ -71,7 +71,7 @@ impl RealNode {
         task.await.unwrap().unwrap();
     }
 
-    fn pod(&self, name: &str, spec: Value) -> Value {
+    pub(super) fn pod(&self, name: &str, spec: Value) -> Value {
         let mut pod = super::support::pod_with(name, spec);
         pod["spec"]["nodeName"] = json!(self.name);
         pod
@@ -90,7 +90,7 @@ impl RealNode {
         log
     }
 
-    async fn delete(&self, uid: &str) {
+    pub(super) async fn delete(&self, uid: &str) {
         self.server.delete_pod(uid, 1);
         let gone = |state: &State| state.gone.iter().any(|gone| gone == uid);
         self.server.until("it is confirmed", gone).await;

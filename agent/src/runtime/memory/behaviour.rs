@@ -1,8 +1,9 @@
 //! What a container of the in-memory engine does: its script, by image.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::runtime::RuntimeError;
+use crate::runtime::{ExecOutcome, RuntimeError};
 
 /// One scripted end of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,64 @@ impl Exit {
     }
 }
 
-/// What containers of one image do.
+/// What a command inside does. The last entry that fits counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecAnswer {
+    /// The command, its words joined by blanks.
+    pub command: String,
+    /// From this age of the container on.
+    pub after: Duration,
+    /// How long it takes.
+    pub takes: Duration,
+    /// How it ends.
+    pub exit_code: i32,
+    /// What it prints.
+    pub output: String,
+}
+
+impl ExecAnswer {
+    /// Ends at once with this code, from this age of the container on.
+    pub fn new(command: &str, after: Duration, exit_code: i32) -> Self {
+        Self {
+            command: command.to_owned(),
+            after,
+            takes: Duration::ZERO,
+            exit_code,
+            output: String::new(),
+        }
+    }
+}
+
+/// What an HTTP request is answered. The last entry that fits counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpAnswer {
+    /// On this port.
+    pub port: u16,
+    /// For this path, without a query.
+    pub path: String,
+    /// From this age of the container on.
+    pub after: Duration,
+    /// The status.
+    pub status: u16,
+    /// Where it redirects to; empty: nowhere.
+    pub location: String,
+}
+
+impl HttpAnswer {
+    /// This status for a path on port 8080, from this age of the container on.
+    pub fn new(path: &str, after: Duration, status: u16) -> Self {
+        Self {
+            port: 8080,
+            path: path.to_owned(),
+            after,
+            status,
+            location: String::new(),
+        }
+    }
+}
+
+/// What containers of one image do. What is not scripted goes well: commands end with 0, every port takes connections,
+/// every HTTP path is answered with 200.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Behaviour {
     /// How long the start call takes.
@@ -47,6 +105,14 @@ pub struct Behaviour {
     pub log_lines: Vec<String>,
     /// User of the image; empty is root.
     pub user: String,
+    /// Commands run inside.
+    pub execs: Vec<ExecAnswer>,
+    /// HTTP requests.
+    pub http: Vec<HttpAnswer>,
+    /// Ports on which nothing listens.
+    pub closed_ports: BTreeSet<u16>,
+    /// The number of the status with which gRPC health checks are answered on every port: 1 is SERVING.
+    pub grpc_health: u8,
 }
 
 impl Default for Behaviour {
@@ -62,6 +128,10 @@ impl Default for Behaviour {
             term_code: 0,
             log_lines: Vec::new(),
             user: String::new(),
+            execs: Vec::new(),
+            http: Vec::new(),
+            closed_ports: BTreeSet::new(),
+            grpc_health: 1,
         }
     }
 }
@@ -83,6 +153,25 @@ impl Behaviour {
             start_failure: Some((127, message)),
             ..Self::default()
         }
+    }
+
+    /// How long a command takes at this age of the container, and how it ends.
+    pub(super) fn exec_answer(&self, command: &str, age: Duration) -> (Duration, ExecOutcome) {
+        let scripted = self
+            .execs
+            .iter()
+            .rfind(|answer| answer.command == command && answer.after <= age);
+        let well = ExecOutcome {
+            exit_code: Some(0),
+            ..ExecOutcome::default()
+        };
+        scripted.map_or((Duration::ZERO, well), |answer| {
+            let outcome = ExecOutcome {
+                exit_code: Some(answer.exit_code),
+                output: answer.output.clone(),
+            };
+            (answer.takes, outcome)
+        })
     }
 
     /// The end of the n-th run, counted from 0.
@@ -122,6 +211,7 @@ pub enum Call {
     Image,
     Pull,
     Logs,
+    Exec,
     Events,
 }
 

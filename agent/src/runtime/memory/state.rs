@@ -67,6 +67,8 @@ pub(super) struct Container {
     pub(super) joins: Vec<ContainerId>,
     pub(super) own_network: bool,
     pub(super) behaviour: Behaviour,
+    /// When it was last started.
+    pub(super) since: Instant,
     /// When a running one ends by its script or by a SIGTERM, and how.
     pub(super) ends: Option<End>,
     pub(super) log: VecDeque<(Timestamp, String)>,
@@ -323,6 +325,7 @@ impl State {
             joins: joins.collect(),
             own_network: *new.namespaces[0] == Namespace::Own,
             behaviour,
+            since: Instant::now(),
             ends: None,
             log: VecDeque::new(),
             log_dropped: 0,
@@ -418,6 +421,7 @@ impl State {
                 message,
             });
         }
+        container.since = Instant::now();
         container.view.state = ContainerState::Running {
             started_at: now,
             pid: u32::try_from(sequence % 30_000).unwrap_or(0) + 100,

@@ -12,9 +12,6 @@ const POD_FIELDS: &[&str] = &[
     // Not in this version.
     "initContainers",
     "ephemeralContainers",
-    "containers[].livenessProbe",
-    "containers[].readinessProbe",
-    "containers[].startupProbe",
     "containers[].lifecycle",
     // There is no scheduler: the DaemonSet names the node.
     "affinity.podAffinity",
@@ -138,14 +135,14 @@ mod tests {
         let daemon = Object::from_value(json!({"spec": {"template": {"spec": {
             "schedulerName": "mine",
             "affinity": {"podAffinity": {"x": 1}, "nodeAffinity": {}},
-            "containers": [{"name": "a"}, {"name": "b", "livenessProbe": {"tcpSocket": {"port": 1}}}],
+            "containers": [{"name": "a"}, {"name": "b", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}],
             "initContainers": [],
         }}}}))
         .unwrap();
         assert_eq!(
             unacted_fields(&kind::DAEMON_SET, &daemon),
             [
-                "spec.template.spec.containers[1].livenessProbe, spec.template.spec.affinity.podAffinity, \
+                "spec.template.spec.containers[1].lifecycle, spec.template.spec.affinity.podAffinity, \
                  spec.template.spec.schedulerName are kept but have no effect in this version of Muster",
             ]
         );
