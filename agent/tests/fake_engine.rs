@@ -230,18 +230,18 @@ fn spec() -> ContainerSpec {
 #[tokio::test]
 async fn na_103_each_engine_is_spoken_to_in_its_own_version() {
     for (newest, oldest, spoken, options) in [
-        ("1.41", "1.12", "1.41", json!({"Propagation": "rprivate"})),
+        ("1.41", "1.12", "1.41", json!({})),
         (
             "1.52",
             "1.44",
             "1.52",
-            json!({"Propagation": "rprivate", "ReadOnlyNonRecursive": true}),
+            json!({"ReadOnlyNonRecursive": true}),
         ),
         (
             "1.60",
             "1.44",
             "1.52",
-            json!({"Propagation": "rprivate", "ReadOnlyNonRecursive": true}),
+            json!({"ReadOnlyNonRecursive": true}),
         ),
     ] {
         let engine = FakeEngine::new(Box::new(move |_, path, _| match path {
