@@ -146,10 +146,13 @@ async fn na_028_na_033_na_057_na_073_a_pod_lives_and_goes_on_real_docker() {
     };
     let before = ids(node.runtime.list_pod(&uid).await.unwrap());
     node.stop().await;
+    let told = node.server.state().status_messages;
     node.start();
     let again = |state: &State| state.registrations == 2;
     node.server.until("it registers again", again).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // It tells its pods' statuses once it has reconciled them with the server's.
+    let reconciled = move |state: &State| state.status_messages > told;
+    node.server.until("it tells its pods", reconciled).await;
     assert_eq!(ids(node.runtime.list_pod(&uid).await.unwrap()), before);
     assert_eq!(node.server.state().ready_lost, Vec::<String>::new());
 
