@@ -70,7 +70,8 @@ fn build() -> anyhow::Result<PathBuf> {
         }
     }
     let built = cargo
-        .args(["build", "--package", "muster-cli", "--bin", "muster"])
+        // Of the whole workspace: its dependencies then have the features the tests were built with.
+        .args(["build", "--workspace", "--bin", "muster"])
         .args(["--profile", name, "--target-dir"])
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
