@@ -229,6 +229,11 @@ impl Cache {
         Ok(Subscription::new(self.clone(), &[kind], position))
     }
 
+    /// Drops the parsed forms of a kind's objects, to save memory.
+    pub(crate) fn cool(&self, kind: &'static Kind) {
+        self.inner.state.write().cool(kind);
+    }
+
     fn changed(&self, kind: &'static Kind) -> watch::Receiver<Revision> {
         self.inner
             .kinds

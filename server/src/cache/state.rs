@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use muster_model::kind::{KINDS, Kind, POD};
+use muster_model::kind::{EVENT, KINDS, Kind, POD};
 use muster_model::object::{NamespacedName, Object};
 use muster_store::{Entry, Event, Revision};
 
@@ -30,6 +30,12 @@ pub(super) struct State {
 struct PerKind {
     objects: BTreeMap<NamespacedName, Arc<Stored>>,
     log: Log,
+}
+
+/// Kinds that are many and seldom read: only their bytes are kept, and they are in no index. Nobody owns
+/// events; Kubernetes' collector leaves them alone, too.
+fn is_cold(kind: &Kind) -> bool {
+    *kind == EVENT
 }
 
 impl State {
@@ -144,7 +150,8 @@ impl State {
                     match typed::read(kind, &object) {
                         Ok(view) => {
                             self.broken.remove(store_key);
-                            return Some(Stored::new(kind, object, revision).with_view(view));
+                            let stored = Stored::new(kind, object, revision).with_view(view);
+                            return Some(if is_cold(kind) { stored.slim() } else { stored });
                         }
                         Err(error) => error,
                     }
@@ -181,6 +188,16 @@ impl State {
 
     fn put(&mut self, stored: Stored) -> Arc<Stored> {
         let stored = Arc::new(stored);
+        if !is_cold(stored.kind) {
+            self.index(&stored);
+        }
+        self.per_mut(stored.kind)
+            .objects
+            .insert(stored.key.clone(), Arc::clone(&stored));
+        stored
+    }
+
+    fn index(&mut self, stored: &Stored) {
         let id = (stored.kind, stored.key.clone());
         let object = stored.object();
         if stored.kind == &POD {
@@ -199,17 +216,29 @@ impl State {
                 .insert(id.clone());
         }
         self.by_uid.insert(object.uid().to_owned(), id);
-        self.per_mut(stored.kind)
-            .objects
-            .insert(stored.key.clone(), Arc::clone(&stored));
-        stored
+    }
+
+    /// Drops the parsed forms of a kind's objects: whoever reads them again parses them again.
+    pub(super) fn cool(&mut self, kind: &'static Kind) {
+        for stored in self.per_mut(kind).objects.values_mut() {
+            if stored.is_parsed() {
+                *stored = Arc::new(stored.slim());
+            }
+        }
     }
 
     fn take(&mut self, kind: &'static Kind, key: &NamespacedName) -> Option<Arc<Stored>> {
         let stored = self.per_mut(kind).objects.remove(key)?;
+        if !is_cold(kind) {
+            self.unindex(&stored);
+        }
+        Some(stored)
+    }
+
+    fn unindex(&mut self, stored: &Stored) {
         let id = (stored.kind, stored.key.clone());
-        let object = stored.object();
-        if kind == &POD {
+        let (key, object) = (&stored.key, stored.object());
+        if stored.kind == &POD {
             let node = object.text_at("/spec/nodeName");
             if let Some(pods) = self.pods_by_node.get_mut(node) {
                 pods.remove(key);
@@ -227,7 +256,6 @@ impl State {
             }
         }
         self.by_uid.remove(object.uid());
-        Some(stored)
     }
 
     fn per(&self, kind: &'static Kind) -> &PerKind {

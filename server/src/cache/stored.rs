@@ -105,6 +105,11 @@ impl Stored {
         object
     }
 
+    /// Whether a parsed form is being kept.
+    pub(super) fn is_parsed(&self) -> bool {
+        self.object.get().is_some() || self.typed.get().is_some()
+    }
+
     /// The same version without its parsed forms: what a log of the past keeps.
     pub(super) fn slim(&self) -> Self {
         Self {

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_model::kind::{self, KINDS, Kind};
+use muster_model::kind::{self, EVENT, KINDS, Kind};
 use muster_model::object::{NamespacedName, Object, OwnerReference};
 use muster_model::reason::finalizer;
 use serde_json::Value;
@@ -64,6 +64,15 @@ fn fate(owners: &[OwnerReference], how: impl Fn(&OwnerReference) -> Owner) -> Fa
     } else {
         Fate::Loses(falling)
     }
+}
+
+/// Kinds whose objects may have owners. Events have none: they end by their age, as in Kubernetes.
+fn owned_kinds() -> Vec<&'static Kind> {
+    KINDS
+        .iter()
+        .copied()
+        .filter(|kind| **kind != EVENT)
+        .collect()
 }
 
 /// Runs until told to stop.
@@ -130,7 +139,7 @@ impl Questions {
 impl Collector {
     /// Everything there is, then every change. Ends when it was too slow, or on a failure.
     async fn follow(&self) -> Result<(), Failed> {
-        let (snapshot, mut changes) = self.cache().list_and_subscribe(KINDS);
+        let (snapshot, mut changes) = self.cache().list_and_subscribe(&owned_kinds());
         let mut wanted = Wanted::new();
         for stored in &snapshot.items {
             self.judge_dependent(stored, &mut wanted);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_model::object::NamespacedName;
+use muster_model::object::{NamespacedName, Object};
 use muster_model::time::{self, Timestamp};
 use muster_store::Revision;
 
@@ -72,7 +72,11 @@ impl Ages {
 /// By the newer of when the server made it and when it last happened; one from the future is new.
 fn age_by_its_words(event: &Stored, wall: Timestamp) -> Duration {
     let words = ["/metadata/creationTimestamp", "/lastTimestamp"];
-    let times = words.map(|pointer| time::parse(event.object().text_at(pointer)));
+    // Read without being kept: there may be many.
+    let Ok(object) = Object::from_bytes(&event.bytes) else {
+        return Duration::ZERO;
+    };
+    let times = words.map(|pointer| time::parse(object.text_at(pointer)));
     let newest = times.into_iter().flatten().max();
     newest.map_or(Duration::ZERO, |newest| {
         Duration::try_from(wall.duration_since(newest)).unwrap_or_default()
@@ -83,7 +87,6 @@ fn age_by_its_words(event: &Stored, wall: Timestamp) -> Duration {
 mod tests {
     use super::*;
     use muster_model::kind::EVENT;
-    use muster_model::object::Object;
     use serde_json::json;
 
     fn event(revision: u64, last: &str) -> Vec<Arc<Stored>> {

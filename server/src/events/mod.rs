@@ -292,6 +292,8 @@ impl Scribe {
                 }
             }
         }
+        // Whoever listed events with a selector had them parsed.
+        self.registry.cache().cool(&EVENT);
     }
 }
 
