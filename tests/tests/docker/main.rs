@@ -13,6 +13,7 @@
 //! | `bad_input` | nonsense changes nothing and is told in a clear line |
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod acknowledged;
 mod bad_input;
 mod engine;
 mod examples;
