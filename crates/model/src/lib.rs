@@ -18,6 +18,7 @@ pub mod names;
 pub mod object;
 pub mod patch;
 pub mod pod_status;
+pub mod pre_pull;
 pub mod quantity;
 pub mod reason;
 pub mod resources;

@@ -36,6 +36,39 @@ pub mod annotation {
     pub const AGENT_LABELS: &str = "muster.dev/agent-labels";
     /// On DaemonSets: `count` makes unreachable nodes count against the budget (design.md, the budget rule).
     pub const OFFLINE_NODES: &str = "muster.dev/offline-nodes";
+    /// On DaemonSets: `"true"` stops a rollout where it is.
+    pub const PAUSED: &str = "muster.dev/paused";
+    /// On DaemonSets: `halt` or `rollback` when a new revision fails.
+    pub const ON_FAILURE: &str = "muster.dev/on-failure";
+    /// On DaemonSets: on how many nodes (or percent of them) a revision must fail to count as failed; 1.
+    pub const FAILURE_THRESHOLD: &str = "muster.dev/failure-threshold";
+    /// On DaemonSets: how long a new pod may take to become available before its node counts as failed.
+    pub const PROGRESS_DEADLINE: &str = "muster.dev/progress-deadline";
+    /// On DaemonSets: the nodes that get a new revision first: a number, a percentage or a label selector.
+    pub const CANARY: &str = "muster.dev/canary";
+    /// On DaemonSets: how long the canary is watched; absent: until somebody promotes it.
+    pub const CANARY_PAUSE: &str = "muster.dev/canary-pause";
+    /// On DaemonSets: the waves after the canary, separated by `;`, each as [`CANARY`].
+    pub const WAVES: &str = "muster.dev/waves";
+    /// On DaemonSets: how long each wave is watched before the next.
+    pub const WAVE_PAUSE: &str = "muster.dev/wave-pause";
+    /// On DaemonSets: how many nodes (or percent of them) stay on the old revision.
+    pub const PARTITION: &str = "muster.dev/partition";
+    /// On DaemonSets: `"true"` has new images pulled on a node before its old pod is stopped. On pods: which images
+    /// that are ([`crate::pre_pull`]).
+    pub const PRE_PULL: &str = "muster.dev/pre-pull";
+    /// On DaemonSets: when nodes may be updated, by node labels, one rule a line.
+    pub const MAINTENANCE_WINDOWS: &str = "muster.dev/maintenance-windows";
+    /// On DaemonSets: the node label whose values are failure domains.
+    pub const FAILURE_DOMAIN: &str = "muster.dev/failure-domain";
+    /// On DaemonSets: how many nodes of one failure domain may be updated at once; 1.
+    pub const MAX_UPDATING_PER_DOMAIN: &str = "muster.dev/max-updating-per-domain";
+    /// On ControllerRevisions: when it was first available on every node that should run it.
+    pub const AVAILABLE_EVERYWHERE: &str = "muster.dev/available-everywhere";
+    /// On ControllerRevisions: why its rollout was stopped.
+    pub const FAILED: &str = "muster.dev/failed";
+    /// On ControllerRevisions: through how many waves somebody let it pass; `all`: through all.
+    pub const PROMOTED: &str = "muster.dev/promoted";
 }
 
 /// Finalizers.
