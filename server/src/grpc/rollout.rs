@@ -155,6 +155,9 @@ impl Rollout {
             done,
             message,
             waiting,
+            wave: 0,
+            waves: 0,
+            hold: String::new(),
         })
     }
 }
