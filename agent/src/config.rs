@@ -53,7 +53,7 @@ pub struct AgentConfig {
     pub seccomp_default: bool,
     /// With the registry out of reach a local image serves `Always` as well.
     pub offline_image_fallback: bool,
-    /// Pulls at a time.
+    /// Pulls at a time, beside one that is made early for a revision to come.
     pub max_parallel_pulls: usize,
     /// Container starts at a time; 0: twice the processors.
     pub max_parallel_starts: usize,

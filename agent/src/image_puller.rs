@@ -1,5 +1,6 @@
 //! Finds images, or pulls them: few at a time, and two containers that want one image share one pull
-//! (spec/node-agent.md 16).
+//! (spec/node-agent.md 16). What is pulled early, for a revision to come, has one slot of its own: it never holds up a
+//! container that waits.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -22,14 +23,19 @@ pub(crate) struct ImagePuller {
     runtime: Arc<dyn Runtime>,
     clock: SharedClock,
     slots: Semaphore,
+    early_slot: Semaphore,
     offline_fallback: bool,
     known: Mutex<BTreeMap<String, (ImageView, Duration)>>,
-    busy: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    busy: Mutex<BTreeMap<String, Weak<Gate>>>,
 }
+
+/// Held by who pulls an image; what it came to, for those who wait behind it.
+type Gate = tokio::sync::Mutex<Option<ImageView>>;
 
 /// Which image is wanted, and how.
 pub(crate) struct ImageWish<'a> {
-    pub(crate) container: &'a str,
+    /// The container that waits for it; `None`: none does, it is pulled early.
+    pub(crate) container: Option<&'a str>,
     /// As the spec has it.
     pub(crate) reference: &'a str,
     pub(crate) policy: &'static str,
@@ -48,6 +54,7 @@ impl ImagePuller {
             runtime,
             clock,
             slots: Semaphore::new(parallel.max(1)),
+            early_slot: Semaphore::new(1),
             offline_fallback,
             known: Mutex::new(BTreeMap::new()),
             busy: Mutex::new(BTreeMap::new()),
@@ -67,7 +74,7 @@ impl ImagePuller {
         wish: &ImageWish<'_>,
         tell: &(dyn Fn(EventNote) + Send + Sync),
     ) -> Done {
-        let container = Some(wish.container);
+        let container = wish.container;
         let failed = |reason: &str, message: String| Done::Failed {
             reason: reason.to_owned(),
             message,
@@ -116,11 +123,13 @@ impl ImagePuller {
                     images::ERR_IMAGE_NEVER_PULL,
                     message.clone(),
                 ));
-                tell(EventNote::warning(
-                    container,
-                    "Failed",
-                    "Error: ErrImageNeverPull",
-                ));
+                if container.is_some() {
+                    tell(EventNote::warning(
+                        container,
+                        "Failed",
+                        "Error: ErrImageNeverPull",
+                    ));
+                }
                 failed(images::ERR_IMAGE_NEVER_PULL, message)
             }
             (_, local) => match self.pull(wish, &full, tell).await {
@@ -138,11 +147,13 @@ impl ImagePuller {
                 Err(error) => {
                     let message = format!("Failed to pull image \"{}\": {error}", wish.reference);
                     tell(EventNote::warning(container, "Failed", message));
-                    tell(EventNote::warning(
-                        container,
-                        "Failed",
-                        "Error: ErrImagePull",
-                    ));
+                    if container.is_some() {
+                        tell(EventNote::warning(
+                            container,
+                            "Failed",
+                            "Error: ErrImagePull",
+                        ));
+                    }
                     failed(images::ERR_IMAGE_PULL, error.to_string())
                 }
             },
@@ -176,30 +187,35 @@ impl ImagePuller {
         full: &str,
         tell: &(dyn Fn(EventNote) + Send + Sync),
     ) -> Result<ImageView, RuntimeError> {
-        let container = Some(wish.container);
+        let container = wish.container;
         let asked = self.clock.monotonic();
+        let stopping = |_| RuntimeError::Unreachable("the agent is stopping".into());
+        // Before the gate: who holds a gate pulls, or waits for no other than a container's pull.
+        let early = match container {
+            Some(_) => None,
+            None => Some(self.early_slot.acquire().await.map_err(stopping)?),
+        };
         let one_pull = self.gate(full);
-        let alone = match one_pull.try_lock() {
+        let mut alone = match one_pull.try_lock() {
             Ok(alone) => alone,
             Err(_) => {
                 // Somebody pulls this very image: their result serves as well.
                 let alone = one_pull.lock().await;
-                if let Some(view) = self.local(full).await? {
+                if let Some(view) = &*alone {
                     let message = format!(
                         "Container image \"{}\" already present on machine",
                         wish.reference
                     );
                     tell(EventNote::normal(container, "Pulled", message));
-                    return Ok(view);
+                    return Ok(view.clone());
                 }
                 alone
             }
         };
-        let _slot = self
-            .slots
-            .acquire()
-            .await
-            .map_err(|_| RuntimeError::Unreachable("the agent is stopping".into()))?;
+        let _slot = match early {
+            Some(early) => early,
+            None => self.slots.acquire().await.map_err(stopping)?,
+        };
         tell(EventNote::normal(
             container,
             "Pulling",
@@ -216,6 +232,7 @@ impl ImagePuller {
                 Err(_) => break,
             }
         }
+        *alone = pulled.as_ref().ok().cloned();
         drop(alone);
         let view = pulled?;
         self.believe(full, &view);
@@ -236,13 +253,13 @@ impl ImagePuller {
         Ok(view)
     }
 
-    fn gate(&self, full: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn gate(&self, full: &str) -> Arc<Gate> {
         let mut busy = self.busy.lock();
         busy.retain(|_, gate| gate.strong_count() > 0);
         if let Some(gate) = busy.get(full).and_then(Weak::upgrade) {
             return gate;
         }
-        let gate = Arc::new(tokio::sync::Mutex::new(()));
+        let gate = Arc::new(Gate::new(None));
         busy.insert(full.to_owned(), Arc::downgrade(&gate));
         gate
     }

@@ -21,11 +21,19 @@ pub const ERROR_SHOWN: Duration = Duration::from_secs(2);
 
 /// The container's pull policy: its own, else by its reference.
 pub fn policy(container: &Container) -> &'static str {
-    match container.image_pull_policy.as_deref() {
-        Some("Always") => "Always",
-        Some("Never") => "Never",
-        Some("IfNotPresent") => "IfNotPresent",
-        _ => default_policy(container.image.as_deref().unwrap_or_default()),
+    policy_of(
+        container.image_pull_policy.as_deref().unwrap_or_default(),
+        container.image.as_deref().unwrap_or_default(),
+    )
+}
+
+/// The policy of this name; any other name: by the reference.
+pub fn policy_of(name: &str, reference: &str) -> &'static str {
+    match name {
+        "Always" => "Always",
+        "Never" => "Never",
+        "IfNotPresent" => "IfNotPresent",
+        _ => default_policy(reference),
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use muster_model::kind::{CONFIG_MAP, DAEMON_SET, EVENT, LEASE, NODE, POD, SECRET};
 use muster_model::object::Object;
+use muster_model::pre_pull::{Answer, CONDITION, State};
 use muster_pki::{JoinToken, issue, peer_identity, pem};
 use muster_proto::v1;
 use muster_proto::v1::agent_report::Report;
@@ -415,6 +416,46 @@ async fn statuses_are_taken_for_own_pods_of_the_right_uid_only() {
         .await;
     assert!(wrong_type.contains("status.phase"), "{wrong_type}");
     assert!(cluster.registry().cache().broken().is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_answers_a_request_for_images_in_the_status_and_nowhere_else() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.admin().await;
+    let node = cluster.node("n1").await;
+    register(&node, "n1", "m1").await.unwrap();
+    let mine = admin.create(&POD, &pod("mine", "n1")).await.unwrap();
+    let mut reports = Reports::open(&node).await;
+    let ready =
+        json!({"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-31T09:00:00Z"});
+    let answer = Answer {
+        revision: "7d9f".into(),
+        state: State::Failed("img:2: no: such image".into()),
+    };
+    let (status, reason, message) = answer.condition();
+    let pulled = json!({"type": CONDITION, "status": status, "reason": reason, "message": message,
+                        "lastTransitionTime": "2026-01-31T10:00:00Z"});
+    for conditions in [json!([ready, pulled]), json!([ready])] {
+        let status = json!({"phase": "Running", "conditions": conditions});
+        let error = reports
+            .send(status_update(&mine, mine.uid(), &status))
+            .await;
+        assert_eq!(error, "");
+        let seen = admin.get(&POD, "default", "mine").await.unwrap();
+        assert_eq!(
+            seen.at("/status/conditions"),
+            Some(&conditions),
+            "an answer that is taken back is gone"
+        );
+    }
+    // The question is the controller's: a node may not write it.
+    let question = json!({"metadata": {"annotations": {"muster.dev/pre-pull": "{}"}}});
+    let target = support::reference(&POD, "default", "mine");
+    let refused = node
+        .patch(target, v1::PatchType::Merge, &question)
+        .await
+        .unwrap_err();
+    assert_eq!(failure(&refused)["code"], 403);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The conditions of a pod (spec/node-agent.md 20.2).
 
 use muster_model::k8s::api::core::v1::{ContainerStatus, PodCondition};
+use muster_model::pre_pull;
 use muster_model::reason::condition;
 
 use super::time;
@@ -100,6 +101,8 @@ pub(super) fn conditions(
             ..PodCondition::default()
         });
     }
+    let own = conditions.len();
+    conditions.extend(images_pulled(draft));
     // What others set is theirs.
     let foreign = pod
         .pod
@@ -108,9 +111,35 @@ pub(super) fn conditions(
         .and_then(|status| status.conditions.as_ref())
         .into_iter()
         .flatten();
-    let own: Vec<String> = conditions.iter().map(|c| c.type_.clone()).collect();
-    conditions.extend(foreign.filter(|c| !own.contains(&c.type_)).cloned());
+    let foreign: Vec<&PodCondition> = foreign
+        .filter(|c| c.type_ != pre_pull::CONDITION)
+        .filter(|c| !conditions[..own].iter().any(|own| own.type_ == c.type_))
+        .collect();
+    conditions.extend(foreign.into_iter().cloned());
     conditions
+}
+
+/// How far the images of the pod's next revision are, where somebody asked. A pod that ends pulls nothing more: what it
+/// said last stands.
+fn images_pulled(draft: &Draft<'_>) -> Option<PodCondition> {
+    let last = draft.memory.last.conditions.iter().flatten();
+    let before = last.into_iter().find(|c| c.type_ == pre_pull::CONDITION);
+    if stage(draft) == Stage::Ending {
+        return before.cloned();
+    }
+    let (status, reason, message) = draft.memory.pre_pull.as_ref()?.answer()?.condition();
+    let since = before.filter(|before| before.status == status);
+    Some(PodCondition {
+        type_: pre_pull::CONDITION.to_owned(),
+        status: status.to_owned(),
+        last_transition_time: since
+            .and_then(|before| before.last_transition_time.clone())
+            .or_else(|| Some(time(draft.now.wall))),
+        reason: Some(reason.to_owned()),
+        message: Some(message),
+        observed_generation: draft.pod.pod.metadata.generation,
+        ..PodCondition::default()
+    })
 }
 
 fn gates_gap(draft: &Draft<'_>) -> Option<Gap> {

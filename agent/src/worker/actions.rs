@@ -22,6 +22,17 @@ pub enum Action {
         /// `Always`, `IfNotPresent` or `Never`.
         policy: &'static str,
     },
+    /// Find or pull an image of the pod's next revision, early ([`super::pre_pull`]).
+    PrePull {
+        /// The reference of the next revision's spec.
+        reference: String,
+        /// `Always`, `IfNotPresent` or `Never`.
+        policy: &'static str,
+        /// The revision's hash, for events.
+        revision: String,
+        /// Whether events tell of it: retries are quiet.
+        told: bool,
+    },
     /// Make and start a sandbox.
     RunSandbox {
         /// 0 for the first one of the pod.
@@ -49,11 +60,8 @@ pub enum Action {
     Release,
     /// Tell the server that nothing of the pod is left.
     Confirm,
-    /// Break off the pull of this image.
-    CancelImage {
-        /// The reference of the spec.
-        reference: String,
-    },
+    /// Break off a pull.
+    Cancel(Work),
 }
 
 /// Which container to start, with what.
@@ -95,6 +103,8 @@ pub enum Work {
     Prepare,
     /// [`Action::EnsureImage`], by reference.
     Image(String),
+    /// [`Action::PrePull`], by reference.
+    PrePull(String),
     /// [`Action::RunSandbox`].
     Sandbox,
     /// [`Action::Start`], by container name.
@@ -118,6 +128,7 @@ impl Action {
             Self::Keep => Work::Keep,
             Self::Prepare => Work::Prepare,
             Self::EnsureImage { reference, .. } => Work::Image(reference.clone()),
+            Self::PrePull { reference, .. } => Work::PrePull(reference.clone()),
             Self::RunSandbox { .. } => Work::Sandbox,
             Self::Start(order) => Work::Start(order.container.clone()),
             Self::Probe(order) => Work::Probe(order.id.clone(), order.kind),
@@ -125,7 +136,7 @@ impl Action {
             Self::Remove { id } => Work::Remove(id.clone()),
             Self::Release => Work::Release,
             Self::Confirm => Work::Confirm,
-            Self::CancelImage { .. } => return None,
+            Self::Cancel(_) => return None,
         })
     }
 }

@@ -8,6 +8,7 @@ use muster_model::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::actions::{Done, Outcome, Work};
+use super::pre_pull::PrePull;
 use super::restarts::Backoff;
 use crate::facts::Timing;
 use crate::moment::{Moment, Mono};
@@ -50,6 +51,26 @@ pub struct PullTrouble {
 }
 
 impl PullTrouble {
+    /// Of a pull that failed now, after it had failed like `before`: each time twice the delay, up to the longest.
+    pub fn new(
+        before: Option<&Self>,
+        (reason, message): (String, String),
+        timing: &Timing,
+        now: Moment,
+    ) -> Self {
+        let delay = before.map_or(timing.pull_first, |before| {
+            let doubled = before.delay.saturating_mul(2);
+            doubled.clamp(timing.pull_first, timing.pull_max)
+        });
+        Self {
+            reason,
+            message,
+            at: now.mono,
+            delay,
+            told: false,
+        }
+    }
+
     /// When the next try is due.
     pub fn retry_at(&self) -> Mono {
         self.at.plus(self.delay)
@@ -106,6 +127,8 @@ pub struct WorkerMemory {
     pub deaths: BTreeMap<ContainerId, Mono>,
     /// By reference.
     pub images: BTreeMap<String, ImageMemory>,
+    /// What is pulled for the pod's next revision.
+    pub pre_pull: Option<PrePull>,
     /// Directory, volumes, files.
     pub volumes: VolumesMemory,
     /// By container name.
@@ -284,21 +307,15 @@ impl WorkerMemory {
             }
             (Work::Image(reference), Done::Failed { reason, message }) => {
                 let image = self.images.entry(reference).or_default();
-                let delay = match &image.trouble {
-                    Some(before) => before
-                        .delay
-                        .saturating_mul(2)
-                        .clamp(timing.pull_first, timing.pull_max),
-                    None => timing.pull_first,
-                };
+                let before = image.trouble.as_ref();
+                let trouble = PullTrouble::new(before, (reason, message), timing, now);
                 image.ready = None;
-                image.trouble = Some(PullTrouble {
-                    reason,
-                    message,
-                    at: now.mono,
-                    delay,
-                    told: false,
-                });
+                image.trouble = Some(trouble);
+            }
+            (Work::PrePull(reference), done) => {
+                if let Some(asked) = &mut self.pre_pull {
+                    asked.note(&reference, done, timing, now);
+                }
             }
             (Work::Sandbox, Done::Failed { message, .. }) => {
                 self.sandbox_trouble = Some((message, retry_at))

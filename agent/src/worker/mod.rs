@@ -5,6 +5,7 @@ pub mod actions;
 mod containers;
 pub mod memory;
 mod perform;
+pub mod pre_pull;
 mod probes;
 pub mod restarts;
 mod sandbox;

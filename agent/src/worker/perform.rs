@@ -53,7 +53,26 @@ impl Hands {
                 container,
                 reference,
                 policy,
-            } => self.ensure_image(&container, &reference, policy).await,
+            } => {
+                let tell = |note| self.tell(note);
+                self.ensure_image(Some(&container), &reference, policy, &tell)
+                    .await
+            }
+            Action::PrePull {
+                reference,
+                policy,
+                revision,
+                told,
+            } => {
+                let tell = |mut note: EventNote| {
+                    // What is said of the pod's own containers says less: this pod runs on.
+                    note.message = format!("For the next revision {revision}: {}", note.message);
+                    if told {
+                        self.tell(note);
+                    }
+                };
+                self.ensure_image(None, &reference, policy, &tell).await
+            }
             Action::RunSandbox { attempt } => self.run_sandbox(attempt).await,
             Action::Start(order) => self.start(*order).await,
             Action::Probe(order) => self.probe(&order).await,
@@ -65,7 +84,7 @@ impl Hands {
                 let _ = self.shared.outbox.put_gone(&self.pod, &papers.status).await;
                 Done::Well
             }
-            Action::CancelImage { .. } => return None,
+            Action::Cancel(_) => return None,
         };
         if let Done::Failed { message, .. } = &done {
             tracing::debug!(pod = %self.pod.full_name(), work = ?work, message, "an action failed");
@@ -137,7 +156,14 @@ impl Hands {
         }
     }
 
-    async fn ensure_image(&self, container: &str, reference: &str, policy: &'static str) -> Done {
+    /// `container`: the one that waits for it; `None`: none does, it is for the next revision.
+    async fn ensure_image(
+        &self,
+        container: Option<&str>,
+        reference: &str,
+        policy: &'static str,
+        tell: &(dyn Fn(EventNote) + Send + Sync),
+    ) -> Done {
         let names = self
             .pod
             .spec()
@@ -160,7 +186,7 @@ impl Hands {
                 "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
                 missing.join(", ")
             );
-            self.tell(EventNote::warning(
+            tell(EventNote::warning(
                 None,
                 "FailedToRetrieveImagePullSecret",
                 message,
@@ -172,10 +198,7 @@ impl Hands {
             policy,
             credentials: credentials(reference, &secrets),
         };
-        self.shared
-            .images
-            .ensure(&wish, &|note| self.tell(note))
-            .await
+        self.shared.images.ensure(&wish, tell).await
     }
 
     async fn run_sandbox(&self, attempt: u32) -> Done {

@@ -5,6 +5,7 @@
 //! **Invariants.** No action is begun while one of the same identity is in flight. Only containers of this pod are
 //! named. A pod seen to end is never started again. Asked again with nothing changed, it wants nothing new.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_model::k8s::api::core::v1::{Container, ContainerStateTerminated, PodStatus};
@@ -12,7 +13,7 @@ use muster_model::k8s::api::core::v1::{Container, ContainerStateTerminated, PodS
 use super::actions::{Action, EventNote, Work};
 use super::memory::{Vanished, WorkerMemory};
 use super::view::{PodView, attempt, end_of};
-use super::{containers, probes, restarts, sandbox, terminate};
+use super::{containers, pre_pull, probes, restarts, sandbox, terminate};
 use crate::facts::{Life, PodFacts};
 use crate::moment::{Moment, Mono, whole_seconds};
 use crate::runtime::ContainerState;
@@ -88,6 +89,15 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Breaks off what is in flight and such; it is forgotten at once.
+    pub(super) fn cancel(&mut self, such: impl Fn(&Work) -> bool) {
+        let in_flight = std::mem::take(&mut self.memory.in_flight);
+        let (cancelled, kept) = in_flight.into_iter().partition(such);
+        self.memory.in_flight = kept;
+        self.actions
+            .extend(BTreeSet::into_iter(cancelled).map(Action::Cancel));
+    }
+
     pub(super) fn event(&mut self, note: EventNote) {
         self.events.push(note);
     }
@@ -126,6 +136,7 @@ pub fn step(pod: &PodFacts, seen: &PodView, memory: &WorkerMemory, now: Moment) 
         Stage::Running => run(&mut draft),
     }
     probes::plan(&mut draft);
+    pre_pull::plan(&mut draft);
     let status = status::pod_status(&draft);
     keep(&mut draft, &status);
     if stage(&draft) == Stage::Running
@@ -258,7 +269,7 @@ fn out_of_memory(container: &Container) -> String {
 fn observe(draft: &mut Draft<'_>) {
     let (pod, seen, now) = (draft.pod, draft.seen, draft.now);
     let timing = &pod.host.timing;
-    let known: std::collections::BTreeSet<_> = seen.ids().cloned().collect();
+    let known: BTreeSet<_> = seen.ids().cloned().collect();
     draft.memory.deaths.retain(|id, _| known.contains(id));
     draft.memory.killing.retain(|id| known.contains(id));
     draft.memory.backoff_told.retain(|id| known.contains(id));

@@ -434,12 +434,7 @@ fn a_hanging_pull_does_not_hold_up_the_end() {
     world.delete(30);
     assert_eq!(
         world.step().actions,
-        [
-            Action::CancelImage {
-                reference: "t:1".into()
-            },
-            Action::Release
-        ]
+        [Action::Cancel(Work::Image("t:1".into())), Action::Release]
     );
 }
 
@@ -751,6 +746,8 @@ enum Happening {
     FailSandbox,
     FailVolumes,
     Stranger,
+    PrePull(usize),
+    FailPrePull,
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
@@ -766,6 +763,8 @@ fn happening() -> impl Strategy<Value = Happening> {
         Just(Happening::FailSandbox),
         Just(Happening::FailVolumes),
         Just(Happening::Stranger),
+        (0..3_usize).prop_map(Happening::PrePull),
+        Just(Happening::FailPrePull),
     ]
 }
 
@@ -822,6 +821,20 @@ fn happen(world: &mut World, policy: &str, happening: &Happening) {
         }
         Happening::FailVolumes => {
             world.fail.insert(Work::Prepare, Done::failed("no"));
+        }
+        Happening::PrePull(count) => {
+            let image = |index| (format!("next:{index}"), "Always".to_owned());
+            let images = (0..*count).map(image).collect();
+            let request = muster_model::pre_pull::Request {
+                revision: format!("r{count}"),
+                images,
+            };
+            world.ask(Some(&request.text()));
+        }
+        Happening::FailPrePull => {
+            world
+                .fail
+                .insert(Work::PrePull("next:0".into()), Done::failed("no"));
         }
         Happening::Stranger => {
             let Some(mut other) = world.containers.first().cloned() else {

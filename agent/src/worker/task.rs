@@ -204,11 +204,10 @@ impl Task {
     }
 
     fn begin(&mut self, pod: &Arc<PodFacts>, action: Action) {
-        if let Action::CancelImage { reference } = &action {
-            let wanted = Work::Image(reference.clone());
+        if let Action::Cancel(wanted) = &action {
             self.works
                 .values()
-                .filter(|(work, _)| *work == wanted)
+                .filter(|(work, _)| work == wanted)
                 .for_each(|(_, abort)| abort.abort());
             return;
         }

@@ -51,22 +51,7 @@ pub(super) fn total_grace(draft: &Draft<'_>) -> Duration {
 /// Ends the pod. True when nothing is left to do at all.
 pub(super) fn plan(draft: &mut Draft<'_>) -> bool {
     draft.memory.ending_since.get_or_insert(draft.now.mono);
-    let pulls: Vec<String> = draft
-        .memory
-        .in_flight
-        .iter()
-        .filter_map(|work| match work {
-            Work::Image(reference) => Some(reference.clone()),
-            _ => None,
-        })
-        .collect();
-    for reference in pulls {
-        draft
-            .memory
-            .in_flight
-            .remove(&Work::Image(reference.clone()));
-        draft.actions.push(Action::CancelImage { reference });
-    }
+    draft.cancel(|work| matches!(work, Work::Image(_) | Work::PrePull(_)));
     if stop_all(draft, total_grace(draft)) || draft.memory.in_flight.contains(&Work::Prepare) {
         return false;
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_model::k8s::api::core::v1::{ContainerStatus, PodStatus};
+use muster_model::reason::annotation;
 use muster_model::time::Timestamp;
 
 use super::actions::{Action, Done, EventNote, Outcome, Work};
@@ -133,7 +134,9 @@ impl World {
 
     fn carry_out(&mut self, action: &Action) -> Done {
         match action {
-            Action::EnsureImage { reference, .. } => return Done::Image(image(reference)),
+            Action::EnsureImage { reference, .. } | Action::PrePull { reference, .. } => {
+                return Done::Image(image(reference));
+            }
             Action::RunSandbox { attempt } => {
                 let wanted = spec::sandbox(&self.pod, *attempt);
                 self.add(
@@ -166,7 +169,7 @@ impl World {
             | Action::Prepare
             | Action::Release
             | Action::Confirm
-            | Action::CancelImage { .. } => {}
+            | Action::Cancel(_) => {}
         }
         Done::Well
     }
@@ -288,6 +291,17 @@ impl World {
             text(&condition.reason),
             text(&condition.message),
         )
+    }
+
+    /// Sets or removes the annotation that asks for images of the next revision.
+    pub(super) fn ask(&mut self, text: Option<&str>) {
+        let (life, mut tree) = (self.pod.life, self.pod.object.tree().clone());
+        tree["metadata"]["annotations"] = serde_json::json!({});
+        if let Some(text) = text {
+            tree["metadata"]["annotations"][annotation::PRE_PULL] = text.into();
+        }
+        self.pod = crate::testing::pod_from(tree);
+        self.pod.life = life;
     }
 
     pub(super) fn wait(&mut self, duration: Duration) {

@@ -12,6 +12,7 @@ mod contract;
 #[path = "../../../crates/testkit/src/images.rs"]
 mod images;
 mod offline;
+mod pre_pull;
 mod probes;
 #[allow(dead_code, reason = "made for the in-memory engine as well")]
 #[allow(clippy::disallowed_methods, reason = "tests may spawn what they drop")]

@@ -37,10 +37,31 @@ impl Request {
 
     /// Reads the annotation's value; `None`: it is none, or names too many images.
     pub fn parse(text: &str) -> Option<Self> {
-        serde_json::from_str::<Self>(text)
-            .ok()
-            .filter(|request| request.images.len() <= MOST_IMAGES)
+        Self::read(text).ok()
     }
+
+    /// As [`Request::parse`], and says what is wrong.
+    ///
+    /// # Errors
+    /// When the text is no request, or names more than [`MOST_IMAGES`] images.
+    pub fn read(text: &str) -> Result<Self, RequestError> {
+        let request: Self = serde_json::from_str(text).map_err(RequestError::Unreadable)?;
+        match request.images.len() {
+            0..=MOST_IMAGES => Ok(request),
+            count => Err(RequestError::TooMany(count)),
+        }
+    }
+}
+
+/// Why an annotation is no request.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// It is no JSON of the right form.
+    #[error("it is no request to pull images: {0}")]
+    Unreadable(#[source] serde_json::Error),
+    /// It names more images than any pod has.
+    #[error("it names {0} images, at most {MOST_IMAGES} may be asked for")]
+    TooMany(usize),
 }
 
 /// How far a node is with a request.

@@ -7,6 +7,7 @@ use futures::future::{self, Either};
 use futures::stream::{self, StreamExt};
 use muster_model::kind::{Kind, NODE, POD};
 use muster_model::object::{NamespacedName, Object};
+use muster_model::pre_pull;
 use muster_model::reason::condition;
 use muster_model::time;
 use muster_proto::v1;
@@ -252,11 +253,12 @@ pub(crate) fn set_status(
 }
 
 /// The agent's own pod conditions: one that it leaves out is gone.
-const AGENT_CONDITIONS: [&str; 4] = [
+const AGENT_CONDITIONS: [&str; 5] = [
     condition::READY,
     condition::CONTAINERS_READY,
     condition::INITIALIZED,
     condition::POD_READY_TO_START_CONTAINERS,
+    pre_pull::CONDITION,
 ];
 
 fn keep_foreign_conditions(status: &mut Value, stored: &Object) {

@@ -117,7 +117,7 @@ pub(crate) struct NodeArgs {
     /// The resolver file that pods inherit
     #[arg(long, value_name = "FILE", default_value = "/etc/resolv.conf")]
     resolv_conf: PathBuf,
-    /// Images pulled at a time
+    /// Images pulled at a time; one more may be pulled early, for a revision to come
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     max_parallel_image_pulls: usize,
     /// Containers started at a time; 0: twice the processors
