@@ -71,8 +71,10 @@ pub(crate) enum Command {
     Diff(cmd::diff::DiffArgs),
     /// Delete objects
     Delete(cmd::delete::DeleteArgs),
-    /// Watch, list, undo and restart rollouts of DaemonSets
+    /// Watch, list, undo, restart, pause, resume and promote rollouts of DaemonSets
     Rollout(cmd::rollout::RolloutArgs),
+    /// Set the image or the environment of containers
+    Set(cmd::set::SetArgs),
     /// Show what containers wrote
     Logs(cmd::logs::LogsArgs),
     /// Show what happened

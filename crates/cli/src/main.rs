@@ -16,6 +16,7 @@ mod select;
 mod session;
 #[cfg(any(feature = "server", feature = "agent"))]
 mod signals;
+mod targets;
 #[cfg(all(test, feature = "server"))]
 mod tests;
 
@@ -77,6 +78,7 @@ async fn run(command: Command, session: &mut Session) -> Outcome {
         Command::Diff(args) => Box::pin(args.run(session)).await,
         Command::Delete(args) => Box::pin(args.run(session)).await,
         Command::Rollout(args) => Box::pin(args.run(session)).await,
+        Command::Set(args) => Box::pin(args.run(session)).await,
         Command::Logs(args) => Box::pin(args.run(session)).await,
         Command::Events(args) => Box::pin(args.run(session)).await,
         Command::Label(args) => Box::pin(args.run(session)).await,

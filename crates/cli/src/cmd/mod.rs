@@ -18,6 +18,7 @@ pub(crate) mod logs;
 pub(crate) mod rollout;
 #[cfg(feature = "server")]
 pub(crate) mod server;
+pub(crate) mod set;
 pub(crate) mod store;
 pub(crate) mod taint;
 pub(crate) mod token;

@@ -9,7 +9,9 @@ mod look;
 #[cfg(feature = "agent")]
 mod node;
 mod reflector;
+mod rollout;
 mod scripts;
+mod set;
 
 use std::io;
 use std::path::PathBuf;

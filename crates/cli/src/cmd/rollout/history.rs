@@ -3,26 +3,31 @@
 use clap::Args;
 use muster_model::kind::CONTROLLER_REVISION;
 use muster_model::object::Object;
+use muster_model::reason::annotation;
 use muster_model::table::NONE;
 use muster_proto::v1;
 
-use super::daemonset;
+use super::{Targets, object_of, reference, title};
 use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 use crate::output::describe::template;
 use crate::output::structured::{self, Format};
 use crate::output::table::Columns;
 use crate::session::{Server, Session};
+use crate::targets::Outcomes;
+
+/// How much of the reason for a failure the table shows, in characters.
+const WHY_SHOWN: usize = 60;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   muster rollout history ds/web                every revision
   muster rollout history ds/web --revision=2   what revision 2 runs
-  muster rollout history ds/web -o json        the ControllerRevisions, oldest first")]
+  muster rollout history ds/web -o json        the ControllerRevisions, oldest first
+  muster rollout history ds                    of every DaemonSet of the namespace")]
 pub(super) struct HistoryArgs {
-    /// ds/NAME
-    #[arg(value_name = "DAEMONSET", required = true, num_args = 1..=2)]
-    target: Vec<String>,
+    #[command(flatten)]
+    targets: Targets,
     /// Show the pod template of this revision
     #[arg(
         long,
@@ -63,14 +68,28 @@ pub(super) async fn history(args: HistoryArgs, session: &mut Session) -> Outcome
         )));
     }
     let server = session.connect().await?;
-    let (target, _) = daemonset(&args.target, &server).await?;
-    let entries = entries(&server, &target).await?;
-    if !args.output.is_table() {
-        return history_objects(&entries, &args, &mut session.console);
+    let mut outcomes = Outcomes::default();
+    for object in args.targets.find(session, &server, &mut outcomes).await? {
+        let shown = match entries(&server, &reference(&object)).await {
+            Ok(entries) => show(&object, &entries, &args, &mut session.console),
+            Err(failure) => Err(failure),
+        };
+        outcomes.add(&mut session.console, shown)?;
     }
-    let text = history_text(&target.name, &entries, args.revision)?;
-    session.console.out.write_all(text.as_bytes())?;
-    Ok(())
+    outcomes.end()
+}
+
+fn show(
+    object: &Object,
+    entries: &[v1::HistoryEntry],
+    args: &HistoryArgs,
+    console: &mut Console,
+) -> Outcome {
+    if !args.output.is_table() {
+        return history_objects(entries, args, console);
+    }
+    let text = history_text(&title(object), entries, args.revision)?;
+    Ok(console.out.write_all(text.as_bytes())?)
 }
 
 /// The ControllerRevisions themselves: one, or a list of all.
@@ -83,9 +102,7 @@ fn history_objects(
     let mut objects = Vec::new();
     for entry in entries {
         if !is_single || entry.revision == args.revision {
-            let mut object = revision_of(entry)?;
-            object.set_kind(&CONTROLLER_REVISION);
-            objects.push(object);
+            objects.push(revision_of(entry)?);
         }
     }
     if is_single && objects.is_empty() {
@@ -94,28 +111,52 @@ fn history_objects(
     structured::write(&mut console.out, &args.output, &objects, is_single)
 }
 
-fn revision_of(entry: &v1::HistoryEntry) -> Outcome<Object> {
-    Object::from_bytes(&entry.object).map_err(|error| Failure::new(error.to_string()))
+/// The ControllerRevision of an entry.
+pub(super) fn revision_of(entry: &v1::HistoryEntry) -> Outcome<Object> {
+    object_of(&entry.object, &CONTROLLER_REVISION)
+}
+
+/// The ControllerRevision of the present template; none right after the template has changed.
+pub(super) fn current(entries: &[v1::HistoryEntry]) -> Outcome<Option<Object>> {
+    let current = entries.iter().find(|entry| entry.current);
+    current.map(revision_of).transpose()
+}
+
+/// How the rollout of a revision ended, when it ended badly.
+fn outcome(entry: &v1::HistoryEntry) -> Outcome<Option<String>> {
+    let revision = revision_of(entry)?;
+    let why = revision.annotation(annotation::FAILED);
+    Ok(why.map(|why| format!("failed: {}", shortened(why))))
+}
+
+/// The first line of a text, cut where a table would get too wide.
+fn shortened(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match line.char_indices().nth(WHY_SHOWN) {
+        Some((end, _)) => format!("{}...", line[..end].trim_end()),
+        None => line.to_owned(),
+    }
 }
 
 fn no_revision() -> Failure {
     Failure::new("unable to find the specified revision")
 }
 
-/// kubectl's text, its trailing blank and empty line included.
-fn history_text(name: &str, entries: &[v1::HistoryEntry], revision: i64) -> Outcome<String> {
-    let title = format!("daemonset.apps/{name}");
+/// kubectl's text, its trailing blank and empty line included. When a revision has failed there is a column more.
+fn history_text(title: &str, entries: &[v1::HistoryEntry], revision: i64) -> Outcome<String> {
     if revision > 0 {
         let Some(entry) = entries.iter().find(|entry| entry.revision == revision) else {
             return Err(no_revision());
         };
         let object = revision_of(entry)?;
         let template = template::of_revision(&object.tree()["data"]["spec"]["template"]);
-        return Ok(format!("{title} with revision #{revision}\n{template}"));
+        return Ok(format!("{title} with revision #{revision}\n{template}\n"));
     }
     if entries.is_empty() {
         return Ok(format!("{title} \nNo rollout history found.\n"));
     }
+    let outcomes: Vec<Option<String>> = entries.iter().map(outcome).collect::<Outcome<_>>()?;
+    let has_outcomes = outcomes.iter().any(Option::is_some);
     let mut rows = vec![vec!["REVISION".to_owned(), "CHANGE-CAUSE".to_owned()]];
     for entry in entries {
         let cause = if entry.change_cause.is_empty() {
@@ -124,6 +165,15 @@ fn history_text(name: &str, entries: &[v1::HistoryEntry], revision: i64) -> Outc
             &entry.change_cause
         };
         rows.push(vec![entry.revision.to_string(), cause.to_owned()]);
+    }
+    if has_outcomes {
+        let cells = outcomes
+            .into_iter()
+            .map(|outcome| outcome.unwrap_or_else(|| NONE.to_owned()));
+        let column = std::iter::once("OUTCOME".to_owned()).chain(cells);
+        for (row, cell) in rows.iter_mut().zip(column) {
+            row.push(cell);
+        }
     }
     let mut table = Vec::new();
     Columns::narrow().write(&mut table, "", &rows)?;
@@ -152,19 +202,34 @@ mod tests {
     fn history_is_kubectls_to_the_blank() {
         let entries = [entry(1, ""), entry(2, "update to 1.27")];
         assert_eq!(
-            history_text("web", &entries, 0).unwrap(),
+            history_text("daemonset.apps/web", &entries, 0).unwrap(),
             "daemonset.apps/web \nREVISION  CHANGE-CAUSE\n1         <none>\n2         update to 1.27\n\n"
         );
         assert_eq!(
-            history_text("web", &[], 0).unwrap(),
+            history_text("daemonset.apps/web", &[], 0).unwrap(),
             "daemonset.apps/web \nNo rollout history found.\n"
+        );
+    }
+
+    #[test]
+    fn a_failed_revision_adds_a_column() {
+        let mut failed = entry(2, "");
+        let why = "2 of 5 nodes: container web is in CrashLoopBackOff, and that for longer than 10 minutes";
+        let object = json!({"metadata": {"annotations": {"muster.dev/failed": why}}});
+        failed.object = object.to_string().into_bytes().into();
+        assert_eq!(
+            history_text("daemonset.apps/web", &[entry(1, "first"), failed], 0).unwrap(),
+            "daemonset.apps/web \n\
+             REVISION  CHANGE-CAUSE  OUTCOME\n\
+             1         first         <none>\n\
+             2         <none>        failed: 2 of 5 nodes: container web is in CrashLoopBackOff, and that...\n\n"
         );
     }
 
     #[test]
     fn a_revision_shows_its_template() {
         let entries = [entry(1, ""), entry(2, "")];
-        let text = history_text("web", &entries, 2).unwrap();
+        let text = history_text("daemonset.apps/web", &entries, 2).unwrap();
         assert!(
             text.starts_with("daemonset.apps/web with revision #2\nPod Template:\n"),
             "{text}"
@@ -174,7 +239,9 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            history_text("web", &entries, 7).unwrap_err().text,
+            history_text("daemonset.apps/web", &entries, 7)
+                .unwrap_err()
+                .text,
             "error: unable to find the specified revision"
         );
     }
