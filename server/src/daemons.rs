@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_daemonset::facts::FactsError;
+use muster_daemonset::release::Release;
 use muster_daemonset::{
-    Claim, DaemonFacts, NodeFacts, NodeName, Placement, PodFacts, RevisionFacts, Verdict,
-    claim_object, place, place_gone, revision,
+    Claim, DaemonFacts, NodeFacts, NodeName, Placement, Placements, PodFacts, RevisionFacts,
+    Verdict, claim_object, place, place_gone, revision,
 };
 use muster_model::k8s::api::apps::v1::DaemonSet;
 use muster_model::k8s::api::core::v1::{Node, Pod};
@@ -68,7 +69,8 @@ impl DaemonView {
             .iter()
             .map(|(revision, _)| revision.clone())
             .collect();
-        facts.rules.target = revision::settle(&facts, &revisions).target;
+        let settlement = revision::settle(&facts, &revisions);
+        facts.take(&settlement);
         Ok(Self {
             facts,
             history,
@@ -109,7 +111,23 @@ impl DaemonView {
                 rows.insert(node.clone(), self.row(node.clone(), placement, pods));
             }
         }
+        self.tell_holds(&mut rows);
         rows.into_values().collect()
+    }
+
+    /// Says what old pods wait for.
+    fn tell_holds(&self, rows: &mut BTreeMap<NodeName, Row>) {
+        let all = rows.iter();
+        let placements: Placements = all
+            .map(|(node, row)| (node.clone(), row.placement.clone()))
+            .collect();
+        let release = Release::of(&self.facts, &placements, self.now);
+        for row in rows.values_mut() {
+            let found = release.hold_of(&placements, &row.placement);
+            if let Verdict::Outdated { hold, .. } = &mut row.placement.verdict {
+                *hold = found;
+            }
+        }
     }
 
     fn row(&self, node: NodeName, placement: Placement, pods: &[PodFacts]) -> Row {
@@ -128,15 +146,41 @@ impl DaemonView {
     }
 
     /// The nodes that a rollout still waits for, and why.
-    pub(crate) fn waiting(&self, cache: &Cache, troubles: &Troubles) -> Vec<String> {
-        self.rows(cache, troubles)
-            .into_iter()
-            .filter(|row| {
-                row.placement.verdict.should_run()
-                    && !matches!(row.placement.verdict, Verdict::Runs { .. })
-            })
+    pub(crate) fn waiting(rows: &[Row]) -> Vec<String> {
+        rows.iter()
+            .filter(|row| row.placement.verdict.is_waited_for())
             .map(|row| format!("{}: {}", row.node, row.placement.verdict.sentence()))
             .collect()
+    }
+}
+
+/// Where a rollout stands between its waves, and what holds it as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct Stand {
+    /// The wave that is open, from 1; 0: there are none, or all are through.
+    pub(crate) wave: usize,
+    pub(crate) waves: usize,
+    /// In words; empty: nothing.
+    pub(crate) hold: String,
+}
+
+impl DaemonView {
+    /// Where the rollout stands, by these rows.
+    pub(crate) fn stand(&self, rows: &[Row]) -> Stand {
+        let placements: Placements = rows
+            .iter()
+            .map(|row| (row.node.clone(), row.placement.clone()))
+            .collect();
+        let release = Release::of(&self.facts, &placements, self.now);
+        let (wave, waves) = release
+            .wave()
+            .unwrap_or((0, self.facts.control.waves.len()));
+        let hold = release.hold().filter(|_| placements.tally().with_old > 0);
+        Stand {
+            wave,
+            waves,
+            hold: hold.map(|hold| hold.to_string()).unwrap_or_default(),
+        }
     }
 }
 

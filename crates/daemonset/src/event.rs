@@ -42,6 +42,22 @@ pub fn selecting_all() -> Note {
     warning(reason::SELECTING_ALL, message.to_owned())
 }
 
+/// The rollout of a revision was stopped.
+pub fn halted(number: i64, why: &str) -> Note {
+    warning(
+        reason::ROLLOUT_FAILED,
+        format!("Stopped the rollout of revision {number}: {why}"),
+    )
+}
+
+/// The template is that of an earlier revision again.
+pub fn rolled_back(to: i64, from: i64, why: &str) -> Note {
+    warning(
+        reason::ROLLED_BACK,
+        format!("Rolled back to the template of revision {to}: revision {from}: {why}"),
+    )
+}
+
 /// What is told before a pod that ended is deleted; `None` for other deletions.
 pub(crate) fn before_delete(
     namespace: &str,
@@ -67,7 +83,8 @@ pub(crate) fn before_delete(
         | DeleteWhy::Excess
         | DeleteWhy::NoSuchNode
         | DeleteWhy::Replaced
-        | DeleteWhy::Outdated => None,
+        | DeleteWhy::Outdated
+        | DeleteWhy::Failing => None,
     }
 }
 

@@ -7,19 +7,26 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use muster_model::affinity::pinned_node;
 use muster_model::int_or_percent::IntOrPercent;
 use muster_model::k8s::api::apps::v1::DaemonSet;
-use muster_model::k8s::api::core::v1::{Affinity, Node, Pod, Taint, Toleration};
+use muster_model::k8s::api::core::v1::{Node, Pod, Taint};
 use muster_model::object::{NamespacedName, Object, ObjectError};
 use muster_model::pod_status::{self, Availability, Phase};
+use muster_model::pre_pull::{self, Answer, Request};
 use muster_model::reason::{annotation, condition, label, taint as taint_key};
 use muster_model::selector::{Selector, SelectorError};
 use muster_model::taint::with_automatic;
 use muster_model::time::Timestamp;
 use serde_json::{Map, Value};
 
-use crate::revision;
+use crate::control::{Control, OnFailure};
+use crate::course::{Condition, Course};
+use crate::failure;
+use crate::group::Grouping;
+use crate::place::Wants;
+use crate::revision::{self, Settlement};
 use crate::status::Numbers;
 use crate::trouble;
 
@@ -118,14 +125,10 @@ impl Strategy {
 /// What [`crate::place()`] reads of a DaemonSet. While this stays equal, every placement made with it stays true.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
-    /// The template's `nodeName`.
-    pub node_name: Option<String>,
-    /// The template's `nodeSelector`.
-    pub node_selector: BTreeMap<String, String>,
-    /// The template's affinity; only required node affinity is looked at.
-    pub affinity: Option<Affinity>,
-    /// The template's tolerations and the automatic ones.
-    pub tolerations: Vec<Toleration>,
+    /// What the template asks of a node.
+    pub wants: Wants,
+    /// What the template to fall back to asks; `None`: there is none, or no node can be held back.
+    pub stable_wants: Option<Wants>,
     /// [`Strategy::is_surging`].
     pub surging: bool,
     /// How long a pod must be Ready to be available.
@@ -136,6 +139,12 @@ pub struct Rules {
     pub template_generation: Option<String>,
     /// The current revision.
     pub target: Target,
+    /// Which nodes have their turn together.
+    pub grouping: Grouping,
+    /// Images of the current revision are pulled before old pods are stopped.
+    pub pre_pull: bool,
+    /// How long a new pod may take to become available before it counts as failing.
+    pub progress_deadline: Option<SignedDuration>,
 }
 
 /// The revision that pods should be of.
@@ -175,6 +184,12 @@ pub struct DaemonFacts {
     pub status: Numbers,
     /// `status.collisionCount`.
     pub collision_count: Option<i32>,
+    /// The condition about failed rollouts, as it is stored.
+    pub condition: Option<Condition>,
+    /// What the author asks of rollouts.
+    pub control: Control,
+    /// Where it stands in its history.
+    pub course: Course,
     /// What placing depends on.
     pub rules: Rules,
 }
@@ -184,7 +199,8 @@ const DEFAULT_MAX_UNAVAILABLE: IntOrPercent = IntOrPercent::Int(1);
 const DEFAULT_HISTORY_LIMIT: usize = 10;
 
 impl DaemonFacts {
-    /// The facts of a stored DaemonSet. Its [`Target`] is still empty: [`revision::settle`] tells it.
+    /// The facts of a stored DaemonSet. Its [`Target`] and its [`Course`] are still empty: [`revision::settle`] tells them,
+    /// [`DaemonFacts::take`] takes them.
     pub fn from_object(object: &Object) -> Result<Self, FactsError> {
         let id = object.namespaced_name();
         let typed: DaemonSet = object.typed().map_err(|source| FactsError::Decode {
@@ -209,19 +225,29 @@ impl DaemonFacts {
             .annotation(annotation::TEMPLATE_GENERATION)
             .filter(|text| text.parse::<i64>().is_ok())
             .map(str::to_owned);
+        let annotations = object.annotations();
+        let (control, _) = Control::read(&annotations);
         let rules = Rules {
-            node_name: pod.node_name.filter(|name| !name.is_empty()),
-            node_selector: pod.node_selector.unwrap_or_default(),
-            affinity: pod.affinity,
-            tolerations: with_automatic(
-                &pod.tolerations.unwrap_or_default(),
-                pod.host_network.unwrap_or(false),
-            ),
+            wants: Wants {
+                node_name: pod.node_name.filter(|name| !name.is_empty()),
+                node_selector: pod.node_selector.unwrap_or_default(),
+                affinity: pod.affinity,
+                tolerations: with_automatic(
+                    &pod.tolerations.unwrap_or_default(),
+                    pod.host_network.unwrap_or(false),
+                ),
+            },
+            stable_wants: None,
             surging: strategy.is_surging(),
             min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
             count_offline: object.annotation(annotation::OFFLINE_NODES) == Some("count"),
             template_generation,
             target: Target::default(),
+            grouping: control.grouping(),
+            pre_pull: control.pre_pull && !strategy.is_surging(),
+            progress_deadline: control
+                .progress_deadline
+                .filter(|_| control.on_failure != OnFailure::Off),
         };
         Ok(Self {
             id,
@@ -239,14 +265,37 @@ impl DaemonFacts {
                 .at("/spec/template")
                 .cloned()
                 .unwrap_or_else(|| Value::Object(Map::new())),
-            annotations: object.annotations(),
+            annotations,
             status: Numbers::from_object(object),
+            condition: Condition::from_object(object),
+            control,
+            course: Course::default(),
             collision_count: typed
                 .status
                 .as_ref()
                 .and_then(|status| status.collision_count),
             rules,
         })
+    }
+
+    /// Takes what the history says: the current revision, and where the DaemonSet stands.
+    pub fn take(&mut self, settlement: &Settlement) {
+        self.rules.target = settlement.target.clone();
+        self.take_course(settlement.course.clone());
+    }
+
+    /// Keeps what is known of the history, for newer facts of the same DaemonSet, until it is looked at again.
+    pub fn keep_history_of(&mut self, before: &Self) {
+        self.rules.target = before.rules.target.clone();
+        self.take_course(before.course.clone());
+    }
+
+    fn take_course(&mut self, course: Course) {
+        let stable = course.stable.as_ref();
+        self.rules.stable_wants = stable
+            .filter(|_| self.control.holds_back())
+            .map(|stable| stable.wants.clone());
+        self.course = course;
     }
 
     /// The empty selector of old stored data: nothing is done for it (spec/daemonset.md 9, step 2).
@@ -349,6 +398,12 @@ pub struct PodFacts {
     pub template_generation: Option<String>,
     /// In words, what keeps it from being Ready; empty when it does not say.
     pub trouble: String,
+    /// In words, how it shows that its revision is at fault; `None`: it does not.
+    pub failing: Option<String>,
+    /// Hash of the revision whose images its node was asked to pull.
+    pub pull_asked: Option<String>,
+    /// What the node answered.
+    pub pull_answer: Option<Answer>,
 }
 
 impl PodFacts {
@@ -389,7 +444,16 @@ impl PodFacts {
             hash: own_label(label::CONTROLLER_REVISION_HASH),
             template_generation: own_label(label::POD_TEMPLATE_GENERATION),
             trouble: trouble::of_pod(pod),
+            failing: failure::of_pod(pod).then(|| failure::words(pod)),
+            pull_asked: pull_asked(pod),
+            pull_answer: pull_answer(pod),
         }
+    }
+
+    /// Since when it has been Ready long enough; `None` when it does not say.
+    pub(crate) fn available_since(&self, rules: &Rules) -> Option<Timestamp> {
+        let wait = SignedDuration::from_secs(i64::from(rules.min_ready_seconds));
+        self.ready_since?.checked_add(wait).ok()
     }
 
     /// Whether it is of the current revision (spec/daemonset.md 12).
@@ -416,8 +480,20 @@ impl PodFacts {
     }
 }
 
+fn pull_asked(pod: &Pod) -> Option<String> {
+    let annotations = pod.metadata.annotations.as_ref()?;
+    let request = Request::parse(annotations.get(annotation::PRE_PULL)?)?;
+    Some(request.revision)
+}
+
+fn pull_answer(pod: &Pod) -> Option<Answer> {
+    let said = pod_status::condition(pod, pre_pull::CONDITION)?;
+    let (reason, message) = (said.reason.as_deref()?, said.message.as_deref()?);
+    Answer::read(reason, message)
+}
+
 /// A ControllerRevision that a DaemonSet owns (or has just adopted).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RevisionFacts {
     /// Its name.
     pub name: String,
@@ -429,6 +505,14 @@ pub struct RevisionFacts {
     pub data: String,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
+    /// The template that it keeps.
+    pub template: Arc<Value>,
+    /// It was available everywhere once.
+    pub proven: bool,
+    /// Why its rollout was stopped.
+    pub failed: Option<Arc<str>>,
+    /// Through how many waves somebody let it pass.
+    pub promoted: usize,
 }
 
 impl RevisionFacts {
@@ -450,6 +534,21 @@ impl RevisionFacts {
             created: object
                 .at("/metadata/creationTimestamp")
                 .and_then(|t| t.as_str()?.parse().ok()),
+            template: Arc::new(
+                object
+                    .at("/data/spec/template")
+                    .map(revision::template)
+                    .unwrap_or_default(),
+            ),
+            proven: object
+                .annotation(annotation::AVAILABLE_EVERYWHERE)
+                .is_some(),
+            failed: object.annotation(annotation::FAILED).map(Arc::from),
+            promoted: match object.annotation(annotation::PROMOTED) {
+                Some("all") => usize::MAX,
+                Some(number) => number.parse().unwrap_or_default(),
+                None => 0,
+            },
         }
     }
 }

@@ -21,7 +21,9 @@
 //!   [`Verdict`], which is a sentence for people.
 //! - [`Placements`]: the answers of all nodes, counted and sorted as they come, so that one changed pod never costs
 //!   a pass over all nodes.
+//! - [`control`] and [`release`]: what the author holds back (pause, waves, windows, ...), and what is open now.
 //! - [`plan()`]: the whole DaemonSet. Missing pods first, then [`rollout`]'s next step within its budget, then status.
+//!   `failure` judges whether the new revision has failed, [`course`] what there is to fall back to.
 //! - [`pod::pod_for`]: the pod that a creation means. [`backoff`]: when a failed one is tried again.
 //!
 //! Words. *Updated*: of the current revision; *old*: of another. *Ready*: the pod's own word; *available*: Ready for
@@ -65,17 +67,23 @@
 
 pub mod backoff;
 pub mod claim;
+pub mod control;
+pub mod course;
 pub mod event;
 pub mod facts;
+mod failure;
+pub mod group;
 pub mod place;
 pub mod plan;
 pub mod pod;
+pub mod release;
 pub mod revision;
 pub mod rollout;
 pub mod status;
 pub mod tally;
 mod trouble;
 pub mod verdict;
+pub mod window;
 
 pub use claim::{Claim, claim, claim_object};
 pub use facts::{DaemonFacts, NodeFacts, NodeName, PodFacts, PodUid, RevisionFacts};

@@ -1,13 +1,17 @@
 //! One node: should it run the daemon, does it, what is wrong (spec/daemonset.md 6 and 10.1).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_model::affinity;
+use muster_model::k8s::api::core::v1::{Affinity, Toleration};
 use muster_model::pod_status::{Availability, Phase};
+use muster_model::pre_pull::State;
 use muster_model::taint::{NO_EXECUTE, NO_SCHEDULE, first_untolerated};
 use muster_model::time::Timestamp;
 
 use crate::facts::{DaemonFacts, NodeFacts, PodFacts, PodUid, Rules};
+use crate::group::Group;
 use crate::rollout::{self, Part};
 use crate::verdict::{No, Verdict};
 
@@ -46,6 +50,8 @@ pub enum DeleteWhy {
     Replaced,
     /// It is of an older revision, and it is its turn.
     Outdated,
+    /// It does not work, and a revision that does is at hand.
+    Failing,
 }
 
 impl DeleteWhy {
@@ -59,6 +65,7 @@ impl DeleteWhy {
             Self::NoSuchNode => "no such node",
             Self::Replaced => "replaced",
             Self::Outdated => "old revision",
+            Self::Failing => "does not work",
         }
     }
 }
@@ -80,6 +87,46 @@ pub struct Counts {
     pub updated: bool,
 }
 
+/// What a template asks of a node.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Wants {
+    /// Its `nodeName`.
+    pub node_name: Option<String>,
+    /// Its `nodeSelector`.
+    pub node_selector: BTreeMap<String, String>,
+    /// Its affinity; only required node affinity is looked at.
+    pub affinity: Option<Affinity>,
+    /// Its tolerations and the automatic ones.
+    pub tolerations: Vec<Toleration>,
+}
+
+/// A pod that shows that its revision is at fault, not merely slow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failing {
+    /// It is of the current revision, or the images of that cannot be pulled.
+    pub updated: bool,
+    /// The hash of its revision.
+    pub hash: Option<String>,
+    /// In words.
+    pub why: String,
+}
+
+/// How far a node is with the images of the current revision, while it runs an older one.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Pulled {
+    /// Nobody wants them early.
+    #[default]
+    Unneeded,
+    /// They have not been asked for.
+    Unasked,
+    /// They are being pulled.
+    Asked,
+    /// They are there.
+    Ready,
+    /// They could not be pulled; the node tries again.
+    Failed(String),
+}
+
 /// One node's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
@@ -95,8 +142,20 @@ pub struct Placement {
     pub old: Option<PodRef>,
     /// The pod of the current revision.
     pub new: Option<PodRef>,
+    /// The new pod is available.
+    pub new_available: bool,
+    /// Since when it is, if it says so.
+    pub new_available_since: Option<Timestamp>,
     /// The node's part in a rollout, once `create` and `deletes` have been carried out.
     pub part: Part,
+    /// With which nodes it has its turn.
+    pub group: Group,
+    /// A pod there shows that its revision is at fault.
+    pub failing: Option<Failing>,
+    /// How far the node is with the new images.
+    pub pulled: Pulled,
+    /// The revision to fall back to could run here too.
+    pub fits_stable: bool,
     /// Hashes of all pods given, whatever their state: their revisions are in use.
     pub hashes: Vec<String>,
     /// When this answer changes by the mere passing of time.
@@ -117,50 +176,57 @@ pub struct Fit {
 /// Should `node` run the daemon, may it keep it (spec/daemonset.md 6)? Conditions, capacity and other pods play
 /// no part.
 pub fn fit(rules: &Rules, node: &NodeFacts) -> Fit {
-    let never = |why| Fit {
-        run: false,
-        keep: false,
-        why_not: Some(why),
-    };
-    if let Some(wanted) = rules
-        .node_name
-        .as_ref()
-        .filter(|wanted| *wanted != node.name.as_str())
-    {
-        return never(No::OtherNode {
-            wanted: wanted.clone(),
-        });
-    }
-    let mismatch = affinity::mismatch(
-        node.name.as_str(),
-        &node.labels,
-        Some(&rules.node_selector),
-        rules.affinity.as_ref(),
-    );
-    if let Some(mismatch) = mismatch {
-        return never(No::NotSelected(mismatch));
-    }
-    let untolerated =
-        |effects: &[&str]| first_untolerated(&node.taints, &rules.tolerations, effects);
-    // The taint that drives away is told first: it is the one that costs a running pod.
-    if let Some(taint) = untolerated(&[NO_EXECUTE]) {
-        return never(No::Untolerated {
-            taint: taint.clone(),
-        });
-    }
-    if let Some(taint) = untolerated(&[NO_SCHEDULE]) {
-        return Fit {
+    rules.wants.fit(node)
+}
+
+impl Wants {
+    /// The same for any template.
+    pub fn fit(&self, node: &NodeFacts) -> Fit {
+        let never = |why| Fit {
             run: false,
-            keep: true,
-            why_not: Some(No::Untolerated {
-                taint: taint.clone(),
-            }),
+            keep: false,
+            why_not: Some(why),
         };
-    }
-    Fit {
-        run: true,
-        keep: true,
-        why_not: None,
+        if let Some(wanted) = self
+            .node_name
+            .as_ref()
+            .filter(|wanted| *wanted != node.name.as_str())
+        {
+            return never(No::OtherNode {
+                wanted: wanted.clone(),
+            });
+        }
+        let mismatch = affinity::mismatch(
+            node.name.as_str(),
+            &node.labels,
+            Some(&self.node_selector),
+            self.affinity.as_ref(),
+        );
+        if let Some(mismatch) = mismatch {
+            return never(No::NotSelected(mismatch));
+        }
+        let untolerated =
+            |effects: &[&str]| first_untolerated(&node.taints, &self.tolerations, effects);
+        // The taint that drives away is told first: it is the one that costs a running pod.
+        if let Some(taint) = untolerated(&[NO_EXECUTE]) {
+            return never(No::Untolerated {
+                taint: taint.clone(),
+            });
+        }
+        if let Some(taint) = untolerated(&[NO_SCHEDULE]) {
+            return Fit {
+                run: false,
+                keep: true,
+                why_not: Some(No::Untolerated {
+                    taint: taint.clone(),
+                }),
+            };
+        }
+        Fit {
+            run: true,
+            keep: true,
+            why_not: None,
+        }
     }
 }
 
@@ -184,16 +250,105 @@ pub fn place(
             .zip(rules.target.since)
             .is_some_and(|(lost, begun)| lost <= begun);
     let (part, old, new) = rollout::part(&seen, &actions, &fit, rules, skipped);
+    let pulled = old.map_or(Pulled::Unneeded, |old| pulled(old.facts, rules));
+    // A node out of reach says nothing about a revision.
+    let failing = if node.unreachable_since.is_some() {
+        None
+    } else {
+        failing(old.as_ref(), new.as_ref(), &pulled, rules, now)
+    };
+    let overdue_at = new
+        .filter(|pod| !pod.is_available())
+        .and_then(|pod| overdue_at(pod.facts, rules))
+        .filter(|at| *at > now);
     Placement {
         verdict: verdict(&seen, &fit, node, skipped, retry_at),
         counts: seen.counts(&fit),
         create: actions.create,
         deletes: actions.deletes,
-        old,
-        new,
+        old: old.as_ref().map(SeenPod::reference),
+        new: new.as_ref().map(SeenPod::reference),
+        new_available: new.as_ref().is_some_and(SeenPod::is_available),
+        new_available_since: new.and_then(|pod| pod.facts.available_since(rules)),
         part,
+        group: rules.grouping.of(&node.labels),
+        failing,
+        pulled,
+        fits_stable: rules
+            .stable_wants
+            .as_ref()
+            .is_some_and(|wants| wants.fit(node).run),
         hashes: pods.iter().filter_map(|pod| pod.hash.clone()).collect(),
-        changes_at: seen.changes_at(retry_at),
+        changes_at: seen
+            .changes_at(retry_at)
+            .into_iter()
+            .chain(overdue_at)
+            .min(),
+    }
+}
+
+/// When a pod that is not available by then counts as failed.
+fn overdue_at(pod: &PodFacts, rules: &Rules) -> Option<Timestamp> {
+    pod.created?.checked_add(rules.progress_deadline?).ok()
+}
+
+fn failing(
+    old: Option<&SeenPod<'_>>,
+    new: Option<&SeenPod<'_>>,
+    pulled: &Pulled,
+    rules: &Rules,
+    now: Timestamp,
+) -> Option<Failing> {
+    let of = |pod: &SeenPod<'_>, why: String| Failing {
+        updated: pod.updated,
+        hash: pod.facts.hash.clone(),
+        why,
+    };
+    if let Some(new) = new.filter(|pod| !pod.is_available()) {
+        if let Some(why) = &new.facts.failing {
+            return Some(of(new, why.clone()));
+        }
+        if let (Some(at), Some(deadline)) = (overdue_at(new.facts, rules), rules.progress_deadline)
+            && at <= now
+        {
+            let why = format!(
+                "pod {} is not available {}s after it was made",
+                new.facts.name,
+                deadline.as_secs()
+            );
+            return Some(of(new, why));
+        }
+    }
+    if let Pulled::Failed(why) = pulled {
+        return Some(Failing {
+            updated: true,
+            hash: Some(rules.target.hash.clone()),
+            why: format!("its images cannot be pulled: {why}"),
+        });
+    }
+    let old = old?;
+    let why = old.facts.failing.clone()?;
+    Some(of(old, why))
+}
+
+/// How far the node of an old pod is with the current revision's images.
+fn pulled(old: &PodFacts, rules: &Rules) -> Pulled {
+    let hash = &rules.target.hash;
+    if !rules.pre_pull {
+        return Pulled::Unneeded;
+    }
+    if old.pull_asked.as_ref() != Some(hash) {
+        return Pulled::Unasked;
+    }
+    match old
+        .pull_answer
+        .as_ref()
+        .filter(|answer| answer.revision == *hash)
+        .map(|answer| &answer.state)
+    {
+        None | Some(State::Pulling) => Pulled::Asked,
+        Some(State::Pulled) => Pulled::Ready,
+        Some(State::Failed(why)) => Pulled::Failed(why.clone()),
     }
 }
 
@@ -218,7 +373,13 @@ pub fn place_gone(pods: &[PodFacts]) -> Option<Placement> {
             .collect(),
         old: None,
         new: None,
+        new_available: false,
+        new_available_since: None,
         part: Part::Outside,
+        group: Group::default(),
+        failing: None,
+        pulled: Pulled::Unneeded,
+        fits_stable: false,
         hashes: sorted.iter().filter_map(|pod| pod.hash.clone()).collect(),
         changes_at: None,
     })
@@ -445,7 +606,7 @@ fn verdict(
             retry_at: None,
         },
         (_, Availability::NotReady) => Verdict::NotReady { pod, trouble },
-        _ if !chosen.updated => Verdict::Outdated { pod },
+        _ if !chosen.updated => Verdict::Outdated { pod, hold: None },
         (_, Availability::Waiting(at)) => Verdict::NotAvailableYet { pod, at },
         (_, Availability::Available) => Verdict::Runs { pod },
     }

@@ -1,12 +1,17 @@
 //! One DaemonSet: what to do now. A plan is sorted piles; carrying it out is the driver's.
 
 use std::fmt;
+use std::sync::Arc;
 
 use muster_model::time::{Timestamp, to_seconds_text};
 
+use crate::control::OnFailure;
+use crate::course::{Condition, Stable};
 use crate::event::{self, Note};
 use crate::facts::{DaemonFacts, NodeName, RevisionFacts};
-use crate::place::{DeleteWhy, PodRef};
+use crate::failure;
+use crate::place::{DeleteWhy, Placement, PodRef};
+use crate::release::{Release, Turns};
 use crate::revision;
 use crate::rollout;
 use crate::status::Numbers;
@@ -24,6 +29,15 @@ pub enum CreateWhy {
     Surge,
 }
 
+/// From which template a pod is created.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum From {
+    /// The present one.
+    Current,
+    /// That of the revision to fall back to: the node is held back, and lost its pod.
+    Stable,
+}
+
 /// A pod to create.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Create {
@@ -31,6 +45,17 @@ pub struct Create {
     pub node: NodeName,
     /// Why.
     pub why: CreateWhy,
+    /// From which template.
+    pub from: From,
+}
+
+/// Images to be pulled on a node before its old pod is stopped.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PrePull {
+    /// On which node.
+    pub node: NodeName,
+    /// The pod that is there: it carries the request.
+    pub pod: PodRef,
 }
 
 /// A pod to delete, gracefully.
@@ -45,7 +70,7 @@ pub struct Delete {
 }
 
 /// What to do for one DaemonSet now.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
     /// The DaemonSet's name, for the plan's text.
     pub daemon: String,
@@ -55,12 +80,23 @@ pub struct Plan {
     pub creates: Vec<Create>,
     /// Pods to delete, at most [`BURST`].
     pub deletes: Vec<Delete>,
+    /// Requests for images of the current revision.
+    pub pre_pulls: Vec<PrePull>,
+    /// The current revision is available everywhere for the first time: to be noted on its ControllerRevision.
+    pub proven: bool,
+    /// The current revision failed, and how: to be noted on its ControllerRevision, after which nothing of it is rolled
+    /// out any more.
+    pub halt: Option<String>,
+    /// The template is to become that of this revision again.
+    pub roll_back: Option<Arc<Stable>>,
     /// Names of ControllerRevisions to delete, once all of the above has succeeded.
     pub drop_revisions: Vec<String>,
     /// Events that the deletions cause, besides the one of each deletion itself.
     pub events: Vec<Note>,
     /// The status to write; `None`: as it is.
     pub status: Option<Numbers>,
+    /// The condition to write beside it; `None`: as it is.
+    pub condition: Option<Condition>,
     /// Look again at that time although nothing changed.
     pub requeue_at: Option<Timestamp>,
     /// The burst cut the plan short: there is more to do as soon as it has been carried out.
@@ -89,32 +125,75 @@ pub fn plan(
         plan.events.push(event::selecting_all());
         return plan;
     }
+    let release = Release::of(daemon, placements, now);
+    plan.halt = failure::judge(daemon, placements);
+    plan.roll_back = fallback(daemon);
+    if plan.halt.is_some() || plan.roll_back.is_some() {
+        // What pods are made from is about to change: nothing is made or replaced before it has.
+        plan.more = true;
+    } else {
+        fill_in(daemon, placements, &release, &mut plan);
+        if !plan.more {
+            rollout::step(daemon, placements, &release, &mut plan);
+        }
+        plan.proven = is_newly_proven(daemon, placements);
+    }
+    plan.drop_revisions = revision::surplus(daemon, history, placements);
+    let numbers = Numbers::of(placements.tally(), daemon.generation);
+    plan.status = (numbers != daemon.status).then_some(numbers);
+    plan.condition =
+        Condition::wanted(daemon).filter(|wanted| Some(wanted) != daemon.condition.as_ref());
+    let opens = release.next.filter(|_| placements.tally().with_old > 0);
+    plan.requeue_at = placements
+        .next_change()
+        .into_iter()
+        .chain(opens)
+        .filter(|at| *at > now)
+        .min();
+    plan
+}
+
+/// Pods that placement misses, and those that have to go whatever a rollout does.
+fn fill_in(daemon: &DaemonFacts, placements: &Placements, release: &Release<'_>, plan: &mut Plan) {
+    let mut turns = Turns::for_missing(release, placements);
     for node in placements.to_create() {
-        if !plan.create(node.clone(), CreateWhy::Missing) {
+        let from = placements
+            .get(node)
+            .and_then(|placement| release.source(&mut turns, placement));
+        if let Some(from) = from
+            && !plan.create(node.clone(), CreateWhy::Missing, from)
+        {
             break;
         }
     }
-    'deletes: for node in placements.to_delete() {
+    for node in placements.to_delete() {
         for (pod, why) in placements
             .get(node)
             .iter()
             .flat_map(|placement| &placement.deletes)
         {
             if !plan.delete(node.clone(), pod.clone(), *why) {
-                break 'deletes;
+                return;
             }
             plan.events
                 .extend(event::before_delete(&daemon.id.namespace, pod, node, *why));
         }
     }
-    if !plan.more {
-        rollout::step(daemon.strategy, placements, &mut plan);
-    }
-    plan.drop_revisions = revision::surplus(daemon, history, placements);
-    let numbers = Numbers::of(placements.tally(), daemon.generation);
-    plan.status = (numbers != daemon.status).then_some(numbers);
-    plan.requeue_at = placements.next_change().filter(|at| *at > now);
-    plan
+}
+
+/// Only a revision that was available everywhere is gone back to without asking.
+fn fallback(daemon: &DaemonFacts) -> Option<Arc<Stable>> {
+    let failed = daemon.control.on_failure == OnFailure::Rollback && daemon.course.failed.is_some();
+    let stable = daemon.course.stable.as_ref();
+    stable
+        .filter(|stable| failed && stable.proven && !daemon.control.paused)
+        .cloned()
+}
+
+fn is_newly_proven(daemon: &DaemonFacts, placements: &Placements) -> bool {
+    let (course, tally) = (&daemon.course, placements.tally());
+    let everywhere = tally.through > 0 && tally.through + tally.skipped == tally.desired;
+    everywhere && course.number > 0 && !course.proven && course.failed.is_none()
 }
 
 impl Plan {
@@ -125,17 +204,30 @@ impl Plan {
             && self.drop_revisions.is_empty()
             && self.events.is_empty()
             && self.status.is_none()
+            && self.condition.is_none()
+            && self.pre_pulls.is_empty()
+            && !self.proven
+            && self.halt.is_none()
+            && self.roll_back.is_none()
             && !self.more
     }
 
     /// Adds a creation; `false` when the burst is used up.
-    pub(crate) fn create(&mut self, node: NodeName, why: CreateWhy) -> bool {
+    pub(crate) fn create(&mut self, node: NodeName, why: CreateWhy, from: From) -> bool {
         let fits = self.creates.len() < BURST;
         if fits {
-            self.creates.push(Create { node, why });
+            self.creates.push(Create { node, why, from });
         }
         self.more |= !fits;
         fits
+    }
+
+    /// Asks for the new images beside an old pod.
+    pub(crate) fn pre_pull(&mut self, node: &NodeName, placement: &Placement) {
+        if let Some(pod) = placement.old.clone() {
+            let node = node.clone();
+            self.pre_pulls.push(PrePull { node, pod });
+        }
     }
 
     /// Adds a deletion; `false` when the burst is used up.
@@ -153,14 +245,18 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = Vec::new();
-        for Create { node, why } in &self.creates {
+        for Create { node, why, from } in &self.creates {
             let was = match why {
                 CreateWhy::Missing => "missing",
                 CreateWhy::Surge => "old revision",
             };
             lines.push(format!(
                 "create {} on {node} from {} (was: {was})",
-                self.daemon, self.hash
+                self.daemon,
+                match from {
+                    From::Current => &self.hash,
+                    From::Stable => "the revision before",
+                }
             ));
         }
         for Delete { node, pod, why } in &self.deletes {
@@ -170,6 +266,15 @@ impl fmt::Display for Plan {
                 why.as_str()
             ));
         }
+        let pulls = self.pre_pulls.iter();
+        lines.extend(pulls.map(|pull| format!("pull images of {} on {}", self.hash, pull.node)));
+        lines.extend(self.halt.iter().map(|why| format!("halt: {why}")));
+        let back = self.roll_back.iter();
+        lines.extend(back.map(|stable| format!("go back to revision {}", stable.number)));
+        lines.extend(
+            self.proven
+                .then(|| format!("{} is available everywhere", self.hash)),
+        );
         lines.extend(
             self.drop_revisions
                 .iter()

@@ -3,10 +3,12 @@
 use muster_model::kind;
 use muster_model::names;
 use muster_model::object::{Object, OwnerReference};
+use muster_model::pre_pull::{MOST_IMAGES, Request};
 use muster_model::reason::label;
 use serde_json::{Map, Value, json};
 
 use crate::facts::{DaemonFacts, NodeName};
+use crate::plan::From;
 
 /// The reference that makes a DaemonSet the controller of what it makes.
 pub fn owner_reference(daemon: &DaemonFacts) -> OwnerReference {
@@ -31,9 +33,22 @@ pub fn name_prefix(daemon_name: &str) -> String {
     }
 }
 
-/// The pod of `daemon` for `node`, of its current revision. It has a `generateName`; the server gives the name.
-pub fn pod_for(daemon: &DaemonFacts, node: &NodeName) -> Object {
-    let template = &daemon.template;
+/// The pod of `daemon` for `node`. It has a `generateName`; the server gives the name. Without a revision to fall back
+/// to, [`From::Stable`] is the current one.
+pub fn pod_for(daemon: &DaemonFacts, node: &NodeName, from: From) -> Object {
+    let stable = daemon.course.stable.as_ref();
+    let stable = stable.filter(|_| from == From::Stable);
+    let (template, hash, tolerations) = match stable {
+        Some(stable) => (&*stable.template, &stable.hash, &stable.wants.tolerations),
+        None => {
+            let rules = &daemon.rules;
+            (
+                &daemon.template,
+                &rules.target.hash,
+                &rules.wants.tolerations,
+            )
+        }
+    };
     let mut metadata = Map::new();
     metadata.insert(
         "generateName".to_owned(),
@@ -49,12 +64,12 @@ pub fn pod_for(daemon: &DaemonFacts, node: &NodeName) -> Object {
     let mut labels = from_template("labels")
         .and_then(|l| l.as_object().cloned())
         .unwrap_or_default();
-    let target = &daemon.rules.target;
     labels.insert(
         label::CONTROLLER_REVISION_HASH.to_owned(),
-        target.hash.clone().into(),
+        hash.clone().into(),
     );
-    if let Some(generation) = &daemon.rules.template_generation {
+    // The template generation is the present template's: on a pod of another it would make it count as updated.
+    if let (Some(generation), None) = (&daemon.rules.template_generation, stable) {
         labels.insert(
             label::POD_TEMPLATE_GENERATION.to_owned(),
             generation.clone().into(),
@@ -71,12 +86,42 @@ pub fn pod_for(daemon: &DaemonFacts, node: &NodeName) -> Object {
         .cloned()
         .unwrap_or_default();
     spec.insert("nodeName".to_owned(), node.as_str().into());
-    spec.insert("tolerations".to_owned(), json!(daemon.rules.tolerations));
+    spec.insert("tolerations".to_owned(), json!(tolerations));
     pin_to(&mut spec, node);
     let tree = json!({"metadata": metadata, "spec": spec});
     let mut pod = Object::from_value(tree).expect("json! with braces makes a mapping");
     pod.set_kind(&kind::POD);
     pod
+}
+
+/// The request for the images of `daemon`'s current revision, to be put on an old pod.
+pub fn pull_request(daemon: &DaemonFacts) -> Request {
+    let containers = ["initContainers", "containers"]
+        .iter()
+        .filter_map(|field| {
+            daemon
+                .template
+                .pointer(&format!("/spec/{field}"))?
+                .as_array()
+        })
+        .flatten();
+    let text = |container: &Value, field: &str| {
+        container
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let mut images: Vec<(String, String)> = containers
+        .map(|container| (text(container, "image"), text(container, "imagePullPolicy")))
+        .collect();
+    images.sort();
+    images.dedup();
+    images.truncate(MOST_IMAGES);
+    Request {
+        revision: daemon.rules.target.hash.clone(),
+        images,
+    }
 }
 
 /// Replaces required node affinity by the one term that names the node; the user's own required terms have been

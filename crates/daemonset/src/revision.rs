@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use muster_model::codec::kubectl_json;
 use muster_model::kind;
 use muster_model::object::Object;
-use muster_model::reason::label;
+use muster_model::reason::{annotation, label};
 use serde_json::{Map, Value, json};
 
+use crate::course::Course;
 use crate::facts::{DaemonFacts, RevisionFacts, Target};
 use crate::pod::owner_reference;
 use crate::tally::Placements;
@@ -29,6 +30,15 @@ pub fn data(template: &Value) -> Value {
         fields.insert("$patch".to_owned(), "replace".into());
     }
     json!({"spec": {"template": template}})
+}
+
+/// The template that a revision's `data` puts back: its patch without the directive.
+pub fn template(patch: &Value) -> Value {
+    let mut template = patch.clone();
+    if let Some(fields) = template.as_object_mut() {
+        fields.remove("$patch");
+    }
+    template
 }
 
 /// Maps of text that the API leaves out when they are empty; other empty mappings mean something
@@ -93,7 +103,7 @@ pub struct NewRevision {
 }
 
 /// What has to be done to the history before pods are placed, and what the current revision is afterwards.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settlement {
     /// The current revision. `since` is when it was created, `None` when it is to be created now.
     pub target: Target,
@@ -107,6 +117,8 @@ pub struct Settlement {
     pub delete: Vec<String>,
     /// Hashes of duplicates: pods that carry one get the current hash.
     pub relabel: Vec<String>,
+    /// Where the DaemonSet stands.
+    pub course: Course,
 }
 
 impl Settlement {
@@ -147,10 +159,11 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
             since: None,
         };
         settlement.create = Some(NewRevision {
-            name,
+            name: name.clone(),
             hash,
             number: wanted,
         });
+        settlement.course = Course::of(history, &name);
         return settlement;
     };
     let hash_of = |revision: &RevisionFacts| {
@@ -174,9 +187,20 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
         .map(|revision| hash_of(revision))
         .collect();
     settlement.relabel.retain(|hash| *hash != target.hash);
+    settlement.course = Course::of(history, &target.revision_name);
     settlement.target = target;
     settlement
 }
+
+/// What is noted on ControllerRevisions while they are rolled out.
+const OWN_NOTES: [&str; 3] = [
+    annotation::AVAILABLE_EVERYWHERE,
+    annotation::FAILED,
+    annotation::PROMOTED,
+];
+
+/// Notes that a revision loses when it becomes the current one again: it is tried anew.
+pub const NOTES_OF_A_TRY: [&str; 2] = [annotation::FAILED, annotation::PROMOTED];
 
 /// The object of a revision to create.
 pub fn object(daemon: &DaemonFacts, new: &NewRevision) -> Object {
@@ -194,8 +218,11 @@ pub fn object(daemon: &DaemonFacts, new: &NewRevision) -> Object {
     metadata.insert("name".to_owned(), new.name.clone().into());
     metadata.insert("namespace".to_owned(), daemon.id.namespace.clone().into());
     metadata.insert("labels".to_owned(), labels.into());
-    if !daemon.annotations.is_empty() {
-        metadata.insert("annotations".to_owned(), json!(daemon.annotations));
+    // What is noted on a revision itself is never the DaemonSet's to say.
+    let mut annotations = daemon.annotations.clone();
+    annotations.retain(|key, _| !OWN_NOTES.contains(&key.as_str()));
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), json!(annotations));
     }
     metadata.insert(
         "ownerReferences".to_owned(),
@@ -236,7 +263,7 @@ pub fn collision(
 }
 
 /// Old revisions above the history limit, lowest number first, without those that a pod is still of
-/// (spec/daemonset.md 13.5).
+/// (spec/daemonset.md 13.5), and without the one that held back nodes fall back to.
 pub fn surplus(
     daemon: &DaemonFacts,
     history: &[RevisionFacts],
@@ -249,8 +276,11 @@ pub fn surplus(
         .map(|revision| ((revision.number, revision.name.as_str()), revision))
         .collect();
     let surplus = by_number.len().saturating_sub(daemon.history_limit);
+    let stable = daemon.course.stable.as_ref();
+    let stable = stable.filter(|_| daemon.control.holds_back());
     let is_in_use = |revision: &RevisionFacts| {
-        placements.is_in_use(revision.hash.as_deref().unwrap_or(&revision.name))
+        stable.is_some_and(|stable| stable.revision_name == revision.name)
+            || placements.is_in_use(revision.hash.as_deref().unwrap_or(&revision.name))
     };
     let unused = by_number
         .into_values()

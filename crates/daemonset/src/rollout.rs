@@ -24,9 +24,11 @@
 
 use muster_model::pod_status::Availability;
 
-use crate::facts::{Rules, Strategy};
-use crate::place::{Actions, DeleteWhy, Fit, PodRef, Seen, SeenPod};
-use crate::plan::{CreateWhy, Plan};
+use crate::control::OnFailure;
+use crate::facts::{DaemonFacts, NodeName, Rules, Strategy};
+use crate::place::{Actions, DeleteWhy, Failing, Fit, Placement, Pulled, Seen, SeenPod};
+use crate::plan::{CreateWhy, From, Plan};
+use crate::release::{Release, Turns};
 use crate::tally::Placements;
 
 /// A node's part in a rollout.
@@ -125,15 +127,15 @@ impl Budget {
 }
 
 /// A node's part, and the old and the new pod that stay for now.
-pub(crate) fn part(
-    seen: &Seen<'_>,
+pub(crate) fn part<'a>(
+    seen: &Seen<'a>,
     actions: &Actions,
     fit: &Fit,
     rules: &Rules,
     skipped: bool,
-) -> (Part, Option<PodRef>, Option<PodRef>) {
+) -> (Part, Option<SeenPod<'a>>, Option<SeenPod<'a>>) {
     let stays = |pod: &&SeenPod<'_>| !pod.facts.terminating && !actions.deletes(pod.facts);
-    let mut staying: Vec<SeenPod<'_>> = seen.pods.iter().filter(stays).copied().collect();
+    let mut staying: Vec<SeenPod<'a>> = seen.pods.iter().filter(stays).copied().collect();
     // A failed pod that waits for its back-off is no node's daemon when another one is there.
     if actions.create || staying.iter().any(|pod| !pod.facts.phase.is_terminal()) {
         staying.retain(|pod| !pod.facts.phase.is_terminal());
@@ -151,11 +153,7 @@ pub(crate) fn part(
         // What was just asked for is looked at again when it has happened.
         Part::Out { serving: false }
     };
-    (
-        part,
-        old.first().map(SeenPod::reference),
-        new.first().map(SeenPod::reference),
-    )
+    (part, old.first().copied(), new.first().copied())
 }
 
 fn plain_part(old: &[SeenPod<'_>], new: &[SeenPod<'_>]) -> Part {
@@ -203,84 +201,159 @@ fn surge_part(
 }
 
 /// Adds the rollout's next step to a plan that placement left room in.
-pub(crate) fn step(strategy: Strategy, placements: &Placements, plan: &mut Plan) {
-    let Some(budget) = Budget::of(strategy, placements.tally().desired) else {
-        return;
-    };
-    if strategy.is_surging() {
-        surge(budget, placements, plan);
-    } else {
-        replace(budget, placements, plan);
+pub(crate) fn step(
+    daemon: &DaemonFacts,
+    placements: &Placements,
+    release: &Release<'_>,
+    plan: &mut Plan,
+) {
+    let strategy = daemon.strategy;
+    let mut turns = Turns::begin(release, placements);
+    match Budget::of(strategy, placements.tally().desired) {
+        Some(budget) if strategy.is_surging() => surge(budget, placements, &mut turns, plan),
+        Some(budget) => replace(budget, placements, &mut turns, plan),
+        None => {}
     }
+    repair(daemon, placements, &turns, plan);
 }
 
 /// Without surge: old pods are deleted, and placing creates the new ones (spec/daemonset.md 12.3).
-fn replace(budget: Budget, placements: &Placements, plan: &mut Plan) {
-    let count = |part| placements.with_part(part).len();
+fn replace(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan: &mut Plan) {
+    let count = |part| placements.count(part);
     let (down, warm) = (count(Part::OldDown), count(Part::OldWarm));
     let without_ready = count(Part::Out { serving: false }) + down;
     let without_available = without_ready + count(Part::Out { serving: true }) + warm;
-    let turns = [
-        (Part::OldDown, down),
-        (
-            Part::OldWarm,
-            budget.max_unavailable.saturating_sub(without_ready),
-        ),
-        (
-            Part::OldServing,
-            budget.max_unavailable.saturating_sub(without_available),
-        ),
-    ];
-    for (part, turns) in turns {
-        delete_old(placements, part, turns, DeleteWhy::Outdated, plan);
+    let left = |out: usize| budget.max_unavailable.saturating_sub(out);
+    delete_in_turn(placements, Part::OldDown, down, turns, plan);
+    delete_in_turn(placements, Part::OldWarm, left(without_ready), turns, plan);
+    let mut left = left(without_available);
+    // Images are asked for on as many nodes as this wave and the next have.
+    let ahead = 2 * budget.max_unavailable;
+    let mut pulling = 0;
+    let mut line = placements.line(Part::OldServing);
+    while left > 0 || pulling < ahead {
+        let open = |turns: &Turns<'_>, group: &_| {
+            turns.closed_to(group).is_none() && turns.full(group).is_none()
+        };
+        let Some((node, placement)) = line.next(|group| open(turns, group)) else {
+            return;
+        };
+        match placement.pulled {
+            Pulled::Unneeded if left == 0 => return,
+            Pulled::Unneeded | Pulled::Ready if left > 0 => {
+                left -= 1;
+                turns.take(placement);
+                if !delete_old(node, placement, DeleteWhy::Outdated, plan) {
+                    return;
+                }
+            }
+            Pulled::Unasked if pulling < ahead => {
+                pulling += 1;
+                plan.pre_pull(node, placement);
+            }
+            Pulled::Unasked => return,
+            Pulled::Failed(_) => {}
+            Pulled::Unneeded | Pulled::Ready | Pulled::Asked => pulling += 1,
+        }
     }
 }
 
 /// With surge: a new pod is made beside the old one (spec/daemonset.md 12.4). Placing deletes the old one once
 /// its successor is available.
-fn surge(budget: Budget, placements: &Placements, plan: &mut Plan) {
+fn surge(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan: &mut Plan) {
     let tally = placements.tally();
-    let count = |part| placements.with_part(part).len();
+    let count = |part| placements.count(part);
     let used = count(Part::Surging { available: true }) + count(Part::Surging { available: false });
-    let turns = [
+    for (part, most) in [
         (Part::SurgeNow, usize::MAX),
         (Part::SurgeTurn, budget.max_surge.saturating_sub(used)),
-    ];
-    for (part, turns) in turns {
-        for node in placements.with_part(part).iter().take(turns) {
-            plan.create(node.clone(), CreateWhy::Surge);
+    ] {
+        let mut line = placements.line(part);
+        for _ in 0..most {
+            let Some((node, placement)) = line.next(|group| {
+                turns.closed_to(group).is_none()
+                    && (part == Part::SurgeNow || turns.full(group).is_none())
+            }) else {
+                break;
+            };
+            turns.take(placement);
+            plan.create(node.clone(), CreateWhy::Surge, From::Current);
         }
     }
-    delete_old(
-        placements,
-        Part::LeftoverDown,
-        usize::MAX,
-        DeleteWhy::Outdated,
-        plan,
-    );
     // A leftover that only just turned Ready is not among the available ones: it goes when the others suffice.
     let suffices = tally.available_parts >= tally.desired;
-    let warm = if suffices { usize::MAX } else { 0 };
-    delete_old(
-        placements,
-        Part::LeftoverWarm,
-        warm,
-        DeleteWhy::Outdated,
-        plan,
-    );
     let spare = tally.available_parts.saturating_sub(tally.desired);
-    delete_old(placements, Part::Leftover, spare, DeleteWhy::Outdated, plan);
+    for (part, most) in [
+        (Part::LeftoverDown, usize::MAX),
+        (Part::LeftoverWarm, if suffices { usize::MAX } else { 0 }),
+        (Part::Leftover, spare),
+    ] {
+        let mut line = placements.line(part);
+        for _ in 0..most {
+            let Some((node, placement)) = line.next(|_| true) else {
+                break;
+            };
+            if !delete_old(node, placement, DeleteWhy::Outdated, plan) {
+                return;
+            }
+        }
+    }
 }
 
-fn delete_old(placements: &Placements, part: Part, turns: usize, why: DeleteWhy, plan: &mut Plan) {
-    for node in placements.with_part(part).iter().take(turns) {
-        let Some(old) = placements
-            .get(node)
-            .and_then(|placement| placement.old.clone())
-        else {
+fn delete_in_turn(
+    placements: &Placements,
+    part: Part,
+    most: usize,
+    turns: &mut Turns<'_>,
+    plan: &mut Plan,
+) {
+    let mut line = placements.line(part);
+    for _ in 0..most {
+        let Some((node, placement)) = line.next(|group| turns.closed_to(group).is_none()) else {
+            return;
+        };
+        turns.take(placement);
+        if !delete_old(node, placement, DeleteWhy::Outdated, plan) {
+            return;
+        }
+    }
+}
+
+/// `false`: no room in the plan.
+fn delete_old(node: &NodeName, placement: &Placement, why: DeleteWhy, plan: &mut Plan) -> bool {
+    match placement.old.clone() {
+        Some(old) => plan.delete(node.clone(), old, why),
+        None => true,
+    }
+}
+
+/// With `on-failure`, an old pod that does not work at all goes where nothing else would replace it, because something
+/// better is at hand: under `OnDelete` the current revision (the death spiral of a mass deletion heals once the template
+/// is right again), on a node that is held back the revision to fall back to. It serves nobody, so this costs no coverage.
+fn repair(daemon: &DaemonFacts, placements: &Placements, turns: &Turns<'_>, plan: &mut Plan) {
+    if daemon.control.on_failure == OnFailure::Off || daemon.rules.surging {
+        return;
+    }
+    let on_delete = daemon.strategy == Strategy::OnDelete;
+    let stable = daemon.course.stable.as_ref().map(|stable| &stable.hash);
+    let heals = |placement: &Placement, failing: &Failing| {
+        let held = turns.closed_to(&placement.group).is_some();
+        if held {
+            stable.is_some() && failing.hash.as_ref() != stable && placement.fits_stable
+        } else {
+            on_delete
+        }
+    };
+    for node in placements.failing_old() {
+        let Some(placement) = placements.get(node) else {
             continue;
         };
-        if !plan.delete(node.clone(), old, why) {
+        let due = placement.part == Part::OldDown
+            && placement
+                .failing
+                .as_ref()
+                .is_some_and(|failing| heals(placement, failing));
+        if due && !delete_old(node, placement, DeleteWhy::Failing, plan) {
             return;
         }
     }

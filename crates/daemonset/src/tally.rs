@@ -1,12 +1,16 @@
 //! All placements of one DaemonSet, with counts and ordered candidates kept up to date: a change of one node or
 //! pod costs the logarithm of the number of nodes, never a pass over them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, btree_set};
+use std::sync::Arc;
 
 use muster_model::time::Timestamp;
 
 use crate::facts::NodeName;
+use crate::group::Group;
 use crate::place::Placement;
+use crate::release::is_busy;
 use crate::rollout::Part;
 use crate::verdict::Verdict;
 
@@ -27,6 +31,16 @@ pub struct Tally {
     pub updated: usize,
     /// Nodes with an available pod once this pass's placement has been carried out, in a surge's counting.
     pub available_parts: usize,
+    /// Nodes that should run the daemon and have an older pod.
+    pub with_old: usize,
+    /// ... a pod of the current revision.
+    pub with_new: usize,
+    /// ... one that is not available.
+    pub unproven: usize,
+    /// ... nothing but an available pod of the current revision.
+    pub through: usize,
+    /// ... are out of reach since before the rollout.
+    pub skipped: usize,
 }
 
 /// The placements of one DaemonSet on all nodes.
@@ -34,14 +48,19 @@ pub struct Tally {
 pub struct Placements {
     by_node: BTreeMap<NodeName, Placement>,
     tally: Tally,
-    parts: BTreeMap<Part, BTreeSet<NodeName>>,
+    parts: BTreeMap<Part, BTreeMap<Group, BTreeSet<NodeName>>>,
     creates: BTreeSet<NodeName>,
     deletes: BTreeSet<NodeName>,
     changes: BTreeSet<(Timestamp, NodeName)>,
     hashes: BTreeMap<String, usize>,
+    failing_new: BTreeSet<NodeName>,
+    failing_old: BTreeSet<NodeName>,
+    busy_domains: BTreeMap<Arc<str>, usize>,
+    /// Nodes by wave that are not through.
+    wave_pending: BTreeMap<usize, usize>,
+    /// Since when which nodes are through, by wave; those that do not say come first.
+    wave_through: BTreeMap<usize, BTreeSet<(Option<Timestamp>, NodeName)>>,
 }
-
-static NO_NODES: BTreeSet<NodeName> = BTreeSet::new();
 
 impl Placements {
     /// None yet.
@@ -52,10 +71,10 @@ impl Placements {
     /// Puts in a node's placement in place of the one it had; `None` takes the node out.
     pub fn set(&mut self, node: NodeName, placement: Option<Placement>) {
         if let Some(before) = self.by_node.remove(&node) {
-            self.uncount(&node, &before);
+            self.take_out(&node, &before);
         }
         if let Some(placement) = placement {
-            self.count(&node, &placement);
+            self.put_in(&node, &placement);
             self.by_node.insert(node, placement);
         }
     }
@@ -75,9 +94,70 @@ impl Placements {
         &self.tally
     }
 
-    /// Nodes with that part in a rollout, by name.
-    pub fn with_part(&self, part: Part) -> &BTreeSet<NodeName> {
-        self.parts.get(&part).unwrap_or(&NO_NODES)
+    /// How many nodes have that part in a rollout.
+    pub fn count(&self, part: Part) -> usize {
+        let groups = self.parts.get(&part).into_iter().flat_map(BTreeMap::values);
+        groups.map(BTreeSet::len).sum()
+    }
+
+    /// The nodes with that part, in order of names, group by group leaving those whose turn it is not.
+    pub(crate) fn line(&self, part: Part) -> Line<'_> {
+        let groups = self.parts.get(&part).into_iter().flatten();
+        let mut line = Line {
+            placements: self,
+            next: BinaryHeap::new(),
+            groups: groups.map(|(group, nodes)| (group, nodes.iter())).collect(),
+        };
+        for position in 0..line.groups.len() {
+            line.advance(position);
+        }
+        line
+    }
+
+    /// Nodes whose pod of the current revision shows that the revision is at fault.
+    pub fn failing_new(&self) -> &BTreeSet<NodeName> {
+        &self.failing_new
+    }
+
+    /// Nodes whose older pod does so.
+    pub fn failing_old(&self) -> &BTreeSet<NodeName> {
+        &self.failing_old
+    }
+
+    /// How many nodes of each failure domain are being updated, or are out.
+    pub(crate) fn busy_domains(&self) -> &BTreeMap<Arc<str>, usize> {
+        &self.busy_domains
+    }
+
+    /// Whether every node of a wave that its labels select is through: since when the last one is. `Err`: so many are not.
+    pub(crate) fn wave_through(&self, wave: usize) -> Result<Option<Timestamp>, usize> {
+        match self.wave_pending.get(&wave) {
+            Some(pending) => Err(*pending),
+            None => Ok(self
+                .wave_through
+                .get(&wave)
+                .and_then(|nodes| nodes.last()?.0)),
+        }
+    }
+
+    /// Whether so many nodes (or all that can be reached) are through: since when. `Err`: so many are not.
+    pub(crate) fn through(&self, wanted: usize) -> Result<Option<Timestamp>, usize> {
+        let tally = &self.tally;
+        let wanted = wanted.min(tally.desired.saturating_sub(tally.skipped));
+        if tally.through < wanted {
+            return Err(wanted - tally.through);
+        }
+        let Some(last) = wanted.checked_sub(1) else {
+            return Ok(None);
+        };
+        let mut times: Vec<Option<Timestamp>> = self
+            .wave_through
+            .values()
+            .flatten()
+            .map(|(since, _)| *since)
+            .collect();
+        let (_, at, _) = times.select_nth_unstable(last);
+        Ok(*at)
     }
 
     /// Nodes that lack a pod.
@@ -116,15 +196,31 @@ impl Placements {
         self.by_node
             .iter()
             .map(|(node, placement)| (node, &placement.verdict))
-            .filter(|(_, verdict)| verdict.should_run() && !matches!(verdict, Verdict::Runs { .. }))
+            .filter(|(_, verdict)| verdict.is_waited_for())
     }
 
-    fn count(&mut self, node: &NodeName, placement: &Placement) {
+    fn put_in(&mut self, node: &NodeName, placement: &Placement) {
         self.add_counts(placement, |total| *total += 1);
         self.parts
             .entry(placement.part)
             .or_default()
+            .entry(placement.group.clone())
+            .or_default()
             .insert(node.clone());
+        if let Some(failing) = &placement.failing {
+            self.failing_set(failing.updated).insert(node.clone());
+        }
+        if let Some(domain) = busy_domain(placement) {
+            *self.busy_domains.entry(domain).or_default() += 1;
+        }
+        let wave = placement.group.wave;
+        if is_through(placement) {
+            let since = placement.new_available_since;
+            let through = self.wave_through.entry(wave).or_default();
+            through.insert((since, node.clone()));
+        } else if is_pending(placement) {
+            *self.wave_pending.entry(wave).or_default() += 1;
+        }
         if placement.create {
             self.creates.insert(node.clone());
         }
@@ -139,13 +235,26 @@ impl Placements {
         }
     }
 
-    fn uncount(&mut self, node: &NodeName, placement: &Placement) {
+    fn take_out(&mut self, node: &NodeName, placement: &Placement) {
         self.add_counts(placement, |total| *total -= 1);
-        if let Some(nodes) = self.parts.get_mut(&placement.part) {
-            nodes.remove(node);
-            if nodes.is_empty() {
+        if let Some(groups) = self.parts.get_mut(&placement.part) {
+            take_from(groups, &placement.group, node);
+            if groups.is_empty() {
                 self.parts.remove(&placement.part);
             }
+        }
+        if let Some(failing) = &placement.failing {
+            self.failing_set(failing.updated).remove(node);
+        }
+        if let Some(domain) = busy_domain(placement) {
+            count_down(&mut self.busy_domains, &domain);
+        }
+        let wave = placement.group.wave;
+        if is_through(placement) {
+            let entry = (placement.new_available_since, node.clone());
+            take_from(&mut self.wave_through, &wave, &entry);
+        } else if is_pending(placement) {
+            count_down(&mut self.wave_pending, &wave);
         }
         self.creates.remove(node);
         self.deletes.remove(node);
@@ -153,17 +262,21 @@ impl Placements {
             self.changes.remove(&(at, node.clone()));
         }
         for hash in &placement.hashes {
-            if let Some(pods) = self.hashes.get_mut(hash) {
-                *pods -= 1;
-                if *pods == 0 {
-                    self.hashes.remove(hash);
-                }
-            }
+            count_down(&mut self.hashes, hash);
+        }
+    }
+
+    fn failing_set(&mut self, updated: bool) -> &mut BTreeSet<NodeName> {
+        if updated {
+            &mut self.failing_new
+        } else {
+            &mut self.failing_old
         }
     }
 
     fn add_counts(&mut self, placement: &Placement, change: fn(&mut usize)) {
         let (counts, tally) = (placement.counts, &mut self.tally);
+        let (old, new) = (placement.old.is_some(), placement.new.is_some());
         for (holds, total) in [
             (counts.desired, &mut tally.desired),
             (counts.current, &mut tally.current),
@@ -172,10 +285,91 @@ impl Placements {
             (counts.available, &mut tally.available),
             (counts.updated, &mut tally.updated),
             (placement.part.is_available(), &mut tally.available_parts),
+            (counts.desired && old, &mut tally.with_old),
+            (counts.desired && new, &mut tally.with_new),
+            (
+                counts.desired && new && !placement.new_available,
+                &mut tally.unproven,
+            ),
+            (is_through(placement), &mut tally.through),
+            (
+                counts.desired && placement.part == Part::Skipped,
+                &mut tally.skipped,
+            ),
         ] {
             if holds {
                 change(total);
             }
+        }
+    }
+}
+
+/// The node runs nothing but the current revision, and that is available.
+fn is_through(placement: &Placement) -> bool {
+    placement.counts.desired && placement.part == Part::Done { available: true }
+}
+
+/// A wave waits for the node.
+fn is_pending(placement: &Placement) -> bool {
+    placement.counts.desired && placement.part != Part::Skipped && !is_through(placement)
+}
+
+fn busy_domain(placement: &Placement) -> Option<Arc<str>> {
+    let domain = placement.group.domain.as_ref()?;
+    is_busy(placement.part).then(|| Arc::clone(domain))
+}
+
+fn count_down<Key: Ord>(counts: &mut BTreeMap<Key, usize>, key: &Key) {
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
+}
+
+fn take_from<Key: Ord, Item: Ord>(
+    sets: &mut BTreeMap<Key, BTreeSet<Item>>,
+    key: &Key,
+    item: &Item,
+) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(item);
+        if set.is_empty() {
+            sets.remove(key);
+        }
+    }
+}
+
+/// Nodes that wait for their turn, by name. A group whose turn it is not leaves as a whole, so that thousands of nodes
+/// held back cost one look.
+pub(crate) struct Line<'a> {
+    placements: &'a Placements,
+    next: BinaryHeap<Reverse<(&'a NodeName, usize)>>,
+    groups: Vec<(&'a Group, btree_set::Iter<'a, NodeName>)>,
+}
+
+impl<'a> Line<'a> {
+    /// The next node of a group that is open.
+    pub(crate) fn next(
+        &mut self,
+        is_open: impl Fn(&Group) -> bool,
+    ) -> Option<(&'a NodeName, &'a Placement)> {
+        while let Some(Reverse((node, position))) = self.next.pop() {
+            if !is_open(self.groups[position].0) {
+                continue;
+            }
+            self.advance(position);
+            if let Some(placement) = self.placements.get(node) {
+                return Some((node, placement));
+            }
+        }
+        None
+    }
+
+    fn advance(&mut self, position: usize) {
+        if let Some(node) = self.groups[position].1.next() {
+            self.next.push(Reverse((node, position)));
         }
     }
 }

@@ -7,6 +7,8 @@ use muster_model::reason::taint as taint_key;
 use muster_model::taint::{NO_EXECUTE, taint_text};
 use muster_model::time::{Timestamp, to_seconds_text};
 
+use crate::release::Hold;
+
 /// Why a node should not run the daemon.
 #[derive(Debug, Clone, PartialEq)]
 pub enum No {
@@ -63,6 +65,9 @@ pub enum Verdict {
     Outdated {
         /// The pod.
         pod: String,
+        /// What it waits for; `None`: that others are available again. [`crate::place()`] knows nothing of it: who
+        /// explains fills it in ([`crate::release::Release::hold_of`]).
+        hold: Option<Hold>,
     },
     /// The node's agent is out of reach, so that nothing can be done there.
     NodeOutOfReach {
@@ -112,13 +117,18 @@ impl Verdict {
         !matches!(self, Self::No { .. })
     }
 
+    /// Whether a rollout waits for the node: it should run the daemon and is not up to date and available.
+    pub fn is_waited_for(&self) -> bool {
+        self.should_run() && !matches!(self, Self::Runs { .. })
+    }
+
     /// The pod that the verdict is about.
     pub fn pod(&self) -> Option<&str> {
         match self {
             Self::Runs { pod }
             | Self::NotAvailableYet { pod, .. }
             | Self::NotReady { pod, .. }
-            | Self::Outdated { pod }
+            | Self::Outdated { pod, .. }
             | Self::Stopping { pod }
             | Self::Ended { pod, .. } => Some(pod),
             Self::NodeOutOfReach { pod, .. } | Self::No { pod, .. } => pod.as_deref(),
@@ -167,9 +177,13 @@ impl Verdict {
                 format!("pod {pod} is not ready yet")
             }
             Self::NotReady { pod, trouble } => format!("pod {pod} is not ready: {trouble}"),
-            Self::Outdated { pod } => {
+            Self::Outdated { pod, hold: None } => {
                 format!("pod {pod} runs an older revision and waits for its turn")
             }
+            Self::Outdated {
+                pod,
+                hold: Some(hold),
+            } => format!("pod {pod} runs an older revision: {hold}"),
             Self::NodeOutOfReach {
                 pod,
                 since,

@@ -117,6 +117,10 @@ pub mod daemonset_event {
     pub const SUCCEEDED_DAEMON_POD: &str = "SucceededDaemonPod";
     /// Warning: the stored selector is empty.
     pub const SELECTING_ALL: &str = "SelectingAll";
+    /// Warning: a new revision failed, and its rollout was stopped.
+    pub const ROLLOUT_FAILED: &str = "RolloutFailed";
+    /// Warning: the template went back to an earlier revision.
+    pub const ROLLED_BACK: &str = "RolledBack";
     /// `source.component` of all of these.
     pub const COMPONENT: &str = "daemonset-controller";
 }

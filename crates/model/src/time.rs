@@ -115,6 +115,52 @@ pub fn age_of(time: Option<Timestamp>, now: Timestamp) -> String {
     }
 }
 
+/// The text is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a duration: write 30s, 5m, 1h30m or 0")]
+pub struct DurationError {
+    text: String,
+}
+
+/// A span of time as people write it: `30s`, `1m30s`, `2h`, `1d`, `500ms`, or a bare number of seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
+    let fault = || DurationError {
+        text: text.to_owned(),
+    };
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Ok(Duration::from_secs(seconds));
+    }
+    let mut total = Duration::ZERO;
+    let mut rest = text;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .ok_or_else(fault)?;
+        let (number, after) = rest.split_at(digits);
+        let number: f64 = number.parse().map_err(|_| fault())?;
+        let end = after
+            .find(|c: char| c.is_ascii_digit())
+            .unwrap_or(after.len());
+        let (unit, next) = after.split_at(end);
+        let seconds = match unit {
+            "ms" => 0.001,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return Err(fault()),
+        };
+        let part = Duration::try_from_secs_f64(number * seconds).map_err(|_| fault())?;
+        total = total.checked_add(part).ok_or_else(fault)?;
+        rest = next;
+    }
+    if text.is_empty() {
+        Err(fault())
+    } else {
+        Ok(total)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::cache::{Stored, Subscription};
 use crate::controllers::{Known, Troubles};
-use crate::daemons::DaemonView;
+use crate::daemons::{DaemonView, Stand};
 use crate::registry::Registry;
 use crate::status::{ApiError, Reason};
 
@@ -141,11 +141,14 @@ impl Rollout {
             (generation, observed),
             (desired, updated, available),
         );
-        let waiting = if done || generation > observed {
-            Vec::new()
+        let (waiting, stand) = if done || generation > observed {
+            (Vec::new(), Stand::default())
         } else {
-            DaemonView::of(cache, &stored, self.registry.now())?.waiting(cache, &self.troubles)
+            let view = DaemonView::of(cache, &stored, self.registry.now())?;
+            let rows = view.rows(cache, &self.troubles);
+            (DaemonView::waiting(&rows), view.stand(&rows))
         };
+        let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
         Ok(v1::RolloutStatusReply {
             generation,
             observed_generation: observed,
@@ -155,9 +158,9 @@ impl Rollout {
             done,
             message,
             waiting,
-            wave: 0,
-            waves: 0,
-            hold: String::new(),
+            wave: number(stand.wave),
+            waves: number(stand.waves),
+            hold: stand.hold,
         })
     }
 }

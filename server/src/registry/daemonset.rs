@@ -1,6 +1,9 @@
-//! DaemonSets: the two generations (spec/daemonset.md 5). The rules themselves are in the model.
+//! DaemonSets: the two generations (spec/daemonset.md 5), and the annotations that control rollouts. The rules themselves
+//! are in the model and in the brain.
 
+use muster_daemonset::control::Control;
 use muster_model::defaults::daemonset;
+use muster_model::kind::DAEMON_SET;
 use muster_model::object::Object;
 use muster_model::reason::annotation::TEMPLATE_GENERATION;
 
@@ -14,13 +17,17 @@ impl Strategy for DaemonSets {
     fn finish_create(&self, new: &mut Object, _cache: &Cache) -> Result<(), ApiError> {
         daemonset::annotated_generation(new).map_err(ApiError::bad_request)?;
         daemonset::prepare_create(new);
-        Ok(())
+        check_control(new)
     }
 
     fn prepare_update(&self, new: &mut Object, old: &Object) -> Result<(), ApiError> {
         daemonset::annotated_generation(new).map_err(ApiError::bad_request)?;
         daemonset::prepare_update(new, old);
-        Ok(())
+        // What is stored already may be wrong: whoever changes something else is not kept from it.
+        if new.annotations() == old.annotations() {
+            return Ok(());
+        }
+        check_control(new)
     }
 
     fn prepare_status(&self, new: &mut Object, old: &Object) -> Result<(), ApiError> {
@@ -30,5 +37,14 @@ impl Strategy for DaemonSets {
             new.set_annotation(TEMPLATE_GENERATION, &stored);
         }
         Ok(())
+    }
+}
+
+fn check_control(daemon: &Object) -> Result<(), ApiError> {
+    let (_, faults) = Control::read(&daemon.annotations());
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(ApiError::invalid(&DAEMON_SET, daemon.name(), &faults))
     }
 }

@@ -6,7 +6,9 @@
 mod cases;
 mod claiming;
 mod creating;
+mod failing;
 mod golden;
+mod holding;
 mod offline;
 mod placement;
 mod properties;

@@ -132,7 +132,7 @@ fn ds_092_and_093_a_taken_name() {
         number: 1,
         hash: None,
         data: text.to_owned(),
-        created: None,
+        ..RevisionFacts::default()
     };
     let same = canonical_text(&data(&daemon.template));
     assert_eq!(

@@ -251,7 +251,7 @@ fn ds_077_a_template_changed_back_restarts_nothing() {
         number: 2,
         hash: Some("2".to_owned()),
         data: "{}".to_owned(),
-        created: None,
+        ..muster_daemonset::RevisionFacts::default()
     });
     world.set_image("img:1");
     assert_eq!(world.syncs(2), [(0, 0), (0, 0)]);

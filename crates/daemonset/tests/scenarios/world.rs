@@ -8,12 +8,14 @@ use muster_daemonset::facts::Rules;
 use muster_daemonset::place::DeleteWhy;
 use muster_daemonset::plan::Plan;
 use muster_daemonset::pod::pod_for;
+use muster_daemonset::release::Release;
 use muster_daemonset::{
     DaemonFacts, NodeFacts, NodeName, Placement, Placements, PodFacts, RevisionFacts, place,
     place_gone, plan, revision,
 };
 use muster_model::object::Object;
 use muster_model::pod_status::Phase;
+use muster_model::pre_pull::{Answer, State};
 use muster_model::time::Timestamp;
 use serde_json::{Value, json};
 
@@ -213,10 +215,71 @@ impl World {
         self.edit_spec(|spec| spec["minReadySeconds"] = seconds.into());
     }
 
+    /// An annotation below `muster.dev/`.
+    pub(crate) fn annotate(&mut self, key: &str, value: &str) {
+        self.daemon["metadata"]["annotations"][format!("muster.dev/{key}")] = value.into();
+    }
+
+    /// Somebody lets the current revision pass so many waves.
+    pub(crate) fn promote(&mut self, waves: usize) {
+        let current = self.facts().rules.target.revision_name;
+        let mut history = self.history.iter_mut();
+        history.find(|one| one.name == current).unwrap().promoted = waves;
+    }
+
+    /// What holds the pod of a node, the budget aside.
+    pub(crate) fn hold(&mut self, node: &str) -> String {
+        let daemon = self.facts();
+        self.place_all(&daemon);
+        let release = Release::of(&daemon, &self.placements, self.now());
+        let placement = self.placements.get(&node.into()).unwrap();
+        let hold = release.hold_of(&self.placements, placement);
+        hold.map(|hold| hold.to_string()).unwrap_or_default()
+    }
+
+    /// The node's agent answers a request for images of the current revision.
+    pub(crate) fn answer_pull(&mut self, node: &str, state: State) {
+        let revision = self.facts().rules.target.hash;
+        let name = self.only(node);
+        self.edit_pod(&name).pull_answer = Some(Answer { revision, state });
+    }
+
+    /// A pod's container crashes again and again.
+    pub(crate) fn crash(&mut self, name: &str) {
+        self.set_ready(name, false);
+        self.edit_pod(name).failing = Some("container web waits: CrashLoopBackOff".to_owned());
+    }
+
+    /// Somebody deletes every pod; what is made in their place crashes.
+    pub(crate) fn delete_all_and_crash(&mut self) {
+        for name in self.pods.keys().cloned().collect::<Vec<_>>() {
+            self.remove_pod(&name);
+        }
+        self.sync();
+        for name in self.pods.keys().cloned().collect::<Vec<_>>() {
+            self.crash(&name);
+        }
+    }
+
+    pub(crate) fn ready_all_but_crashed(&mut self) {
+        for name in self.pods.keys().cloned().collect::<Vec<_>>() {
+            let pod = &self.pods[&name];
+            if pod.failing.is_none() && !pod.phase.is_terminal() {
+                self.set_ready(&name, true);
+            }
+        }
+    }
+
+    pub(crate) fn remove_pod_if_there(&mut self, name: &str) {
+        if self.pods.contains_key(name) {
+            self.remove_pod(name);
+        }
+    }
+
     pub(crate) fn facts(&self) -> DaemonFacts {
         let object = Object::from_value(self.daemon.clone()).unwrap();
         let mut facts = DaemonFacts::from_object(&object).unwrap();
-        facts.rules.target = revision::settle(&facts, &self.history).target;
+        facts.take(&revision::settle(&facts, &self.history));
         facts
     }
 
@@ -263,6 +326,9 @@ impl World {
             hash: Some(self.facts().rules.target.hash),
             template_generation: None,
             trouble: String::new(),
+            failing: None,
+            pull_asked: None,
+            pull_answer: None,
         };
         self.put_pod(pod);
     }
@@ -313,7 +379,7 @@ impl World {
                     .get(node.as_str())
                     .is_some_and(|node| !node["status"]["conditions"].is_null())
             });
-            if !pod.phase.is_terminal() && !lost && !pod.ready {
+            if !pod.phase.is_terminal() && !lost && !pod.ready && pod.failing.is_none() {
                 self.set_ready(&name, true);
             }
         }
@@ -418,6 +484,8 @@ impl World {
                 .find(|(name, _)| *name == revision.name)
             {
                 revision.number = *number;
+                revision.failed = None;
+                revision.promoted = 0;
             }
         }
         self.history
@@ -438,7 +506,7 @@ impl World {
         let now = self.now();
         self.last_created.clear();
         for create in &plan.creates {
-            let mut object = pod_for(&daemon, &create.node);
+            let mut object = pod_for(&daemon, &create.node, create.from);
             self.made += 1;
             let name = format!("web-{:05}", self.made);
             let metadata = object.metadata_mut();
@@ -465,16 +533,41 @@ impl World {
                 self.dirty.insert(delete.node.clone());
             }
         }
+        self.steer(&daemon, &plan);
         self.history
             .retain(|revision| !plan.drop_revisions.contains(&revision.name));
         self.events.extend(plan.events.iter().cloned());
-        if let Some(status) = plan.status {
+        if plan.status.is_some() || plan.condition.is_some() {
             let mut object = Object::from_value(self.daemon.clone()).unwrap();
-            status.write_into(&mut object);
+            if let Some(status) = plan.status {
+                status.write_into(&mut object);
+            }
+            if let Some(condition) = &plan.condition {
+                condition.write_into(&mut object, now);
+            }
             self.daemon = object.into_tree();
             self.status_writes += 1;
         }
         self.last_plan = plan;
+    }
+
+    /// What is noted on the current revision, and the way back.
+    fn steer(&mut self, daemon: &DaemonFacts, plan: &Plan) {
+        let current = &daemon.rules.target.revision_name;
+        if let Some(revision) = self.history.iter_mut().find(|one| one.name == *current) {
+            revision.proven |= plan.proven;
+            if let Some(why) = &plan.halt {
+                revision.failed = Some(why.as_str().into());
+            }
+        }
+        for pull in &plan.pre_pulls {
+            let hash = daemon.rules.target.hash.clone();
+            self.edit_pod(&pull.pod.name).pull_asked = Some(hash);
+        }
+        if let Some(stable) = &plan.roll_back {
+            let template = (*stable.template).clone();
+            self.edit_template(|present| *present = template);
+        }
     }
 
     pub(crate) fn stat(&self, field: &str) -> i64 {

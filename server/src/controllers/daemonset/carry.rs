@@ -32,7 +32,10 @@ impl Inner {
         for note in &work.plan.events {
             self.tell(daemon, note);
         }
-        let mut outcome = Outcome::default();
+        let mut outcome = Outcome {
+            failed: self.steer(&work).await.err(),
+            ..Outcome::default()
+        };
         self.create_and_delete(&work, &mut outcome).await;
         if !work.plan.creates.is_empty()
             && let Some(set) = self.state.lock().index.sets.get_mut(&work.facts.id)
@@ -50,7 +53,7 @@ impl Inner {
     /// Creations in batches that grow as long as none fails; the deletions travel with the last one.
     async fn create_and_delete(&self, work: &Work, outcome: &mut Outcome) {
         let create = |create: &muster_daemonset::plan::Create| {
-            Write::create(&POD, pod_for(&work.facts, &create.node))
+            Write::create(&POD, pod_for(&work.facts, &create.node, create.from))
         };
         let creates: Vec<Write> = work.plan.creates.iter().map(create).collect();
         let sizes: Vec<usize> = if work.confident && !creates.is_empty() {
@@ -151,10 +154,17 @@ impl Inner {
     /// The status, and with it, when all went well, the revisions that are no longer needed.
     async fn finish(&self, work: &Work, all_went_well: bool) -> Result<(), SyncError> {
         let id = &work.facts.id;
-        let status = work.plan.status.map(|numbers| {
+        let (numbers, condition) = (work.plan.status, work.plan.condition.clone());
+        let status = (numbers.is_some() || condition.is_some()).then(|| {
             let same = Precondition::uid(work.facts.uid.clone());
+            let now = self.registry.now();
             Write::edit_status(&DAEMON_SET, id.clone(), same, move |daemon| {
-                numbers.write_into(daemon);
+                if let Some(numbers) = &numbers {
+                    numbers.write_into(daemon);
+                }
+                if let Some(condition) = &condition {
+                    condition.write_into(daemon, now);
+                }
                 Ok(())
             })
         });
@@ -194,7 +204,7 @@ impl Inner {
         refused.map_or(Ok(()), Err)
     }
 
-    fn tell(&self, daemon: &Object, note: &Note) {
+    pub(super) fn tell(&self, daemon: &Object, note: &Note) {
         if note.warning {
             self.events
                 .warning(COMPONENT, daemon, note.reason, note.message.clone());

@@ -45,7 +45,7 @@ impl Index {
         for (key, old) in before.sets {
             match self.sets.get_mut(&key) {
                 Some(set) if set.facts.uid == old.facts.uid => {
-                    set.facts.rules.target = old.facts.rules.target;
+                    set.facts.keep_history_of(&old.facts);
                     set.must_reach = old.must_reach;
                     set.confident = old.confident;
                 }

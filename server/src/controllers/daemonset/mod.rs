@@ -14,6 +14,7 @@
 mod carry;
 mod index;
 mod set;
+mod steer;
 mod sync;
 #[cfg(test)]
 mod tests;

@@ -72,7 +72,7 @@ impl Set {
 
     /// Takes a newer version of the same DaemonSet. `true`: it says something new.
     pub(super) fn update(&mut self, stored: Arc<Stored>, mut facts: DaemonFacts) -> bool {
-        facts.rules.target = self.facts.rules.target.clone();
+        facts.keep_history_of(&self.facts);
         let changed = facts != self.facts;
         if facts.selector != self.facts.selector || facts.terminating != self.facts.terminating {
             self.facts = facts;
@@ -212,20 +212,23 @@ impl Set {
     pub(super) fn settle(&mut self, now: Timestamp) -> Settlement {
         let history = self.history();
         let settlement = revision::settle(&self.facts, &history);
-        self.set_target(settlement.target.clone(), now);
+        let since = self.current_since(&settlement.target, now);
+        self.facts.take(&settlement);
+        self.facts.rules.target.since = since;
         settlement
     }
 
-    /// The history was settled: this is the current revision. Since when it is, is known only for a change that
-    /// happened in front of our eyes; otherwise it is when the revision was made, which is never later.
-    fn set_target(&mut self, mut target: Target, now: Timestamp) {
+    /// Since when the target is the current revision. That is known only for a change that happened in front of our
+    /// eyes; otherwise it is when the revision was made, which is never later.
+    fn current_since(&self, target: &Target, now: Timestamp) -> Option<Timestamp> {
         let before = &self.facts.rules.target;
         if before.hash == target.hash {
-            target.since = before.since.or(target.since);
-        } else if !before.hash.is_empty() {
-            target.since = Some(now);
+            before.since.or(target.since)
+        } else if before.hash.is_empty() {
+            target.since
+        } else {
+            Some(now)
         }
-        self.facts.rules.target = target;
     }
 
     /// A node appeared, changed or went: its placement is made anew at the next refresh. `true`: the DaemonSet

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_daemonset::pod::owner_reference;
-use muster_daemonset::revision::{self, Collision, Settlement};
+use muster_daemonset::revision::{self, Collision, NOTES_OF_A_TRY, Settlement};
 use muster_daemonset::{DaemonFacts, Plan, RevisionFacts, plan};
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, POD};
 use muster_model::object::{NamespacedName, Object};
@@ -317,6 +317,9 @@ impl Inner {
                     .tree_mut()
                     .insert("revision".to_owned(), number.into());
                 object.set_label(CONTROLLER_REVISION_HASH, &hash);
+                for note in NOTES_OF_A_TRY {
+                    object.remove_annotation(note);
+                }
             }));
         }
         for name in &settlement.delete {
@@ -402,7 +405,7 @@ impl Inner {
     }
 }
 
-fn edit<F>(stored: &Arc<Stored>, edit: F) -> Write
+pub(super) fn edit<F>(stored: &Arc<Stored>, edit: F) -> Write
 where
     F: Fn(&mut Object) -> Result<(), ApiError> + Send + Sync + 'static,
 {
@@ -415,7 +418,7 @@ where
     )
 }
 
-fn edit_revision<F>(key: NamespacedName, edit: F) -> Write
+pub(super) fn edit_revision<F>(key: NamespacedName, edit: F) -> Write
 where
     F: Fn(&mut Object) + Send + Sync + 'static,
 {

@@ -1,0 +1,459 @@
+//! What the author of a DaemonSet asks of its rollouts beyond `apps/v1`, in annotations below `muster.dev/`: pause, stop
+//! or go back on failure, canary and waves, early pulls, windows, failure domains. None of them: Kubernetes' behaviour.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::SignedDuration;
+use muster_model::field_path::{FieldError, FieldPath};
+use muster_model::int_or_percent::IntOrPercent;
+use muster_model::reason::annotation;
+use muster_model::selector::Selector;
+use muster_model::time::parse_duration;
+use serde_json::Value;
+
+use crate::group::Grouping;
+use crate::window::Window;
+
+/// Most waves, canary included.
+pub const MOST_WAVES: usize = 32;
+/// Most rules of maintenance windows: they are bits of a number.
+pub const MOST_WINDOWS: usize = 64;
+
+/// What happens when a new revision fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OnFailure {
+    /// Nothing besides what the budget does by itself.
+    #[default]
+    Off,
+    /// The rollout stops where it is.
+    Halt,
+    /// The rollout stops, and the template goes back to the last revision that was available everywhere.
+    Rollback,
+}
+
+/// Which nodes a wave lets the new revision onto, together with those of the waves before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WaveNodes {
+    /// The nodes with these labels.
+    Selected(Selector),
+    /// So many nodes in all.
+    Count(IntOrPercent),
+}
+
+/// How long a wave is watched once it is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// So long.
+    For(SignedDuration),
+    /// Until somebody promotes the rollout.
+    UntilPromoted,
+}
+
+/// One wave of a rollout. After the last one come all other nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wave {
+    /// Its nodes.
+    pub nodes: WaveNodes,
+    /// What comes before the next.
+    pub pause: Pause,
+    /// As its author wrote it.
+    pub text: String,
+}
+
+/// When nodes with certain labels may be updated. Several rules for a node: when one of them allows it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WindowRule {
+    /// Which nodes; nodes that no rule names may be updated at any time.
+    pub nodes: Selector,
+    /// When.
+    pub window: Window,
+}
+
+/// How many nodes of one failure domain may be updated at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DomainLimit {
+    /// The node label whose values are the domains. A node without it is in none.
+    pub label: String,
+    /// Nodes of one domain that may be without an available pod, or surging, for another one there to be updated.
+    pub most: usize,
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Control {
+    /// Nothing of a rollout is done.
+    pub paused: bool,
+    /// What happens when a new revision fails.
+    pub on_failure: OnFailure,
+    /// On how many nodes it must fail; absent: 1.
+    pub failure_threshold: Option<IntOrPercent>,
+    /// How long a new pod may take to become available.
+    pub progress_deadline: Option<SignedDuration>,
+    /// In order; the canary is the first.
+    pub waves: Vec<Wave>,
+    /// Nodes that stay on the old revision.
+    pub partition: Option<IntOrPercent>,
+    /// Images are pulled before the old pod is stopped.
+    pub pre_pull: bool,
+    /// When nodes may be updated.
+    pub windows: Vec<WindowRule>,
+    /// How many nodes of a failure domain at once.
+    pub domain: Option<DomainLimit>,
+    /// Stored annotations that cannot be read (the API refuses them): what is wrong with the first. Everything is
+    /// held until they are put right.
+    pub unreadable: Option<String>,
+}
+
+impl Control {
+    /// Reads the annotations of a DaemonSet, and says what is wrong with them, by field.
+    pub fn read(annotations: &BTreeMap<String, String>) -> (Self, Vec<FieldError>) {
+        let mut reader = Reader {
+            annotations,
+            faults: Vec::new(),
+        };
+        let mut control = Self {
+            paused: reader.yes(annotation::PAUSED),
+            on_failure: reader.on_failure(),
+            failure_threshold: reader.amount(annotation::FAILURE_THRESHOLD),
+            progress_deadline: reader.span(annotation::PROGRESS_DEADLINE),
+            waves: reader.waves(),
+            partition: reader.amount(annotation::PARTITION),
+            pre_pull: reader.yes(annotation::PRE_PULL),
+            windows: reader.windows(),
+            domain: reader.domain(),
+            unreadable: None,
+        };
+        control.unreadable = reader
+            .faults
+            .first()
+            .map(|fault| format!("{}: {}", fault.field, fault.body));
+        (control, reader.faults)
+    }
+
+    /// Whether some nodes may be held back, so that a pod they lose must come back from an older revision.
+    pub fn holds_back(&self) -> bool {
+        self.paused
+            || self.on_failure != OnFailure::Off
+            || !self.waves.is_empty()
+            || self.partition.is_some()
+            || !self.windows.is_empty()
+            || self.unreadable.is_some()
+    }
+
+    /// What sorts nodes into groups.
+    pub(crate) fn grouping(&self) -> Grouping {
+        Grouping {
+            waves: self
+                .waves
+                .iter()
+                .map(|wave| match &wave.nodes {
+                    WaveNodes::Selected(selector) => Some(selector.clone()),
+                    WaveNodes::Count(_) => None,
+                })
+                .collect(),
+            windows: self.windows.iter().map(|rule| rule.nodes.clone()).collect(),
+            domain: self.domain.as_ref().map(|domain| domain.label.clone()),
+        }
+    }
+}
+
+struct Reader<'a> {
+    annotations: &'a BTreeMap<String, String>,
+    faults: Vec<FieldError>,
+}
+
+impl<'a> Reader<'a> {
+    fn text(&self, key: &str) -> Option<&'a str> {
+        self.annotations.get(key).map(|text| text.trim())
+    }
+
+    fn fault(&mut self, key: &str, detail: impl fmt::Display) {
+        let value = self.annotations.get(key).map_or("", String::as_str);
+        let field = FieldPath::of("metadata.annotations").key(key);
+        let value = Value::from(value);
+        self.faults
+            .push(FieldError::invalid(field, &value, &detail.to_string()));
+    }
+
+    /// An annotation that makes no sense without another one.
+    fn needs(&mut self, key: &str, other: &str) {
+        if self.text(key).is_some() && self.text(other).is_none() {
+            self.fault(key, format!("means nothing without {other}"));
+        }
+    }
+
+    fn yes(&mut self, key: &str) -> bool {
+        match self.text(key) {
+            None | Some("false") => false,
+            Some("true") => true,
+            Some(_) => {
+                self.fault(key, "must be \"true\" or \"false\"");
+                false
+            }
+        }
+    }
+
+    fn on_failure(&mut self) -> OnFailure {
+        self.needs(annotation::FAILURE_THRESHOLD, annotation::ON_FAILURE);
+        self.needs(annotation::PROGRESS_DEADLINE, annotation::ON_FAILURE);
+        match self.text(annotation::ON_FAILURE) {
+            None => OnFailure::Off,
+            Some("halt") => OnFailure::Halt,
+            Some("rollback") => OnFailure::Rollback,
+            Some(_) => {
+                self.fault(
+                    annotation::ON_FAILURE,
+                    "must be \"halt\" (stop the rollout) or \"rollback\" (stop it and go back)",
+                );
+                OnFailure::Off
+            }
+        }
+    }
+
+    fn amount(&mut self, key: &str) -> Option<IntOrPercent> {
+        let text = self.text(key)?;
+        let amount = parse_amount(text);
+        if amount.is_none() {
+            self.fault(
+                key,
+                "must be a number of nodes (3) or a percentage of at most 100%",
+            );
+        }
+        amount
+    }
+
+    fn span(&mut self, key: &str) -> Option<SignedDuration> {
+        let text = self.text(key)?;
+        match parse_duration(text).map(SignedDuration::try_from) {
+            Ok(Ok(span)) => Some(span),
+            Ok(Err(_)) => {
+                self.fault(key, "is longer than can be counted");
+                None
+            }
+            Err(error) => {
+                self.fault(key, error);
+                None
+            }
+        }
+    }
+
+    fn waves(&mut self) -> Vec<Wave> {
+        self.needs(annotation::CANARY_PAUSE, annotation::CANARY);
+        self.needs(annotation::WAVE_PAUSE, annotation::WAVES);
+        let canary_pause = self
+            .span(annotation::CANARY_PAUSE)
+            .map_or(Pause::UntilPromoted, Pause::For);
+        let wave_pause = Pause::For(self.span(annotation::WAVE_PAUSE).unwrap_or_default());
+        let mut waves = Vec::new();
+        if let Some(text) = self.text(annotation::CANARY) {
+            waves.extend(self.wave(annotation::CANARY, text, canary_pause));
+        }
+        let texts = self.text(annotation::WAVES).into_iter();
+        for text in texts.flat_map(|text| text.split(';')).map(str::trim) {
+            waves.extend(self.wave(annotation::WAVES, text, wave_pause));
+        }
+        if waves.len() > MOST_WAVES {
+            self.fault(
+                annotation::WAVES,
+                format!("at most {MOST_WAVES} waves are possible"),
+            );
+            waves.truncate(MOST_WAVES);
+        }
+        waves
+    }
+
+    fn wave(&mut self, key: &str, text: &str, pause: Pause) -> Option<Wave> {
+        let what = "must be a number of nodes (2), a percentage (10%) or a label selector (zone=a)";
+        let starts_as_number = text.starts_with(|c: char| c.is_ascii_digit());
+        let nodes = match (parse_amount(text), Selector::parse(text)) {
+            (Some(amount), _) => WaveNodes::Count(amount),
+            (None, Ok(selector)) if !starts_as_number && !selector.is_empty() => {
+                WaveNodes::Selected(selector)
+            }
+            (None, Err(error)) if !starts_as_number => {
+                self.fault(key, format!("{what}; {text:?}: {error}"));
+                return None;
+            }
+            _ => {
+                self.fault(key, format!("{what}, not {text:?}"));
+                return None;
+            }
+        };
+        Some(Wave {
+            nodes,
+            pause,
+            text: text.to_owned(),
+        })
+    }
+
+    fn windows(&mut self) -> Vec<WindowRule> {
+        let key = annotation::MAINTENANCE_WINDOWS;
+        let lines = self.text(key).into_iter().flat_map(str::lines);
+        let mut rules = Vec::new();
+        for line in lines.map(str::trim).filter(|line| !line.is_empty()) {
+            let Some((nodes, window)) = line.split_once(':') else {
+                self.fault(
+                    key,
+                    format!("line {line:?} is not SELECTOR: DAYS HH:MM-HH:MM [ZONE]"),
+                );
+                continue;
+            };
+            let nodes = match nodes.trim() {
+                "*" => Ok(Selector::everything()),
+                selector => Selector::parse(selector),
+            };
+            match (nodes, Window::parse(window)) {
+                (Ok(nodes), Ok(window)) => rules.push(WindowRule { nodes, window }),
+                (Err(error), _) => self.fault(key, format!("line {line:?}: {error}")),
+                (_, Err(error)) => self.fault(key, error),
+            }
+        }
+        if rules.len() > MOST_WINDOWS {
+            self.fault(key, format!("at most {MOST_WINDOWS} lines are possible"));
+            rules.truncate(MOST_WINDOWS);
+        }
+        rules
+    }
+
+    fn domain(&mut self) -> Option<DomainLimit> {
+        let (label, most) = (
+            annotation::FAILURE_DOMAIN,
+            annotation::MAX_UPDATING_PER_DOMAIN,
+        );
+        self.needs(most, label);
+        let limit = match self.text(most).map(str::parse) {
+            None => 1,
+            Some(Ok(number)) if number > 0 => number,
+            Some(_) => {
+                self.fault(most, "must be a number of nodes, at least 1");
+                1
+            }
+        };
+        let name = self.text(label)?;
+        if Selector::parse(name).is_err() || name.is_empty() || name.starts_with('!') {
+            self.fault(label, "must be the name of a node label");
+            return None;
+        }
+        Some(DomainLimit {
+            label: name.to_owned(),
+            most: limit,
+        })
+    }
+}
+
+fn parse_amount(text: &str) -> Option<IntOrPercent> {
+    let value = match text.parse::<i32>() {
+        Ok(number) => Value::from(number),
+        Err(_) => Value::from(text),
+    };
+    match IntOrPercent::from_value(&value).ok()? {
+        IntOrPercent::Int(number) if number < 0 => None,
+        IntOrPercent::Percent(percent) if percent > 100 => None,
+        amount => Some(amount),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pairs: &[(&str, &str)]) -> (Control, Vec<String>) {
+        let annotations = pairs
+            .iter()
+            .map(|(key, value)| (format!("muster.dev/{key}"), (*value).to_owned()))
+            .collect();
+        let (control, faults) = Control::read(&annotations);
+        let faults = faults
+            .iter()
+            .map(|fault| format!("{}: {}", fault.field, fault.body))
+            .collect();
+        (control, faults)
+    }
+
+    #[test]
+    fn no_annotation_means_kubernetes_behaviour() {
+        assert_eq!(read(&[]), (Control::default(), Vec::new()));
+        assert!(!Control::default().holds_back());
+    }
+
+    #[test]
+    fn every_annotation_is_read() {
+        let (control, faults) = read(&[
+            ("paused", "true"),
+            ("on-failure", "rollback"),
+            ("failure-threshold", "10%"),
+            ("progress-deadline", "10m"),
+            ("canary", "gpu=true,zone in (a,b)"),
+            ("waves", "2; 25%; zone=c"),
+            ("wave-pause", "30s"),
+            ("partition", "3"),
+            ("pre-pull", "true"),
+            (
+                "maintenance-windows",
+                "site=shop: daily 02:00-04:00 UTC\n*: Sun 00:00-24:00\n",
+            ),
+            ("failure-domain", "topology.kubernetes.io/zone"),
+            ("max-updating-per-domain", "2"),
+        ]);
+        assert_eq!(faults, Vec::<String>::new());
+        assert!(control.paused && control.pre_pull && control.holds_back());
+        assert_eq!(control.on_failure, OnFailure::Rollback);
+        assert_eq!(control.failure_threshold, Some(IntOrPercent::Percent(10)));
+        assert_eq!(
+            control.progress_deadline,
+            Some(SignedDuration::from_mins(10))
+        );
+        assert_eq!(control.partition, Some(IntOrPercent::Int(3)));
+        let waves: Vec<&str> = control
+            .waves
+            .iter()
+            .map(|wave| wave.text.as_str())
+            .collect();
+        assert_eq!(waves, ["gpu=true,zone in (a,b)", "2", "25%", "zone=c"]);
+        assert_eq!(control.waves[0].pause, Pause::UntilPromoted);
+        assert_eq!(
+            control.waves[1].nodes,
+            WaveNodes::Count(IntOrPercent::Int(2))
+        );
+        assert_eq!(
+            control.waves[3].pause,
+            Pause::For(SignedDuration::from_secs(30))
+        );
+        assert_eq!(control.windows.len(), 2);
+        assert_eq!(control.domain.map(|domain| domain.most), Some(2));
+    }
+
+    #[test]
+    fn what_cannot_be_read_names_its_annotation_and_holds_everything() {
+        for (key, value, expected) in [
+            ("paused", "yes", "must be \"true\" or \"false\""),
+            ("on-failure", "undo", "must be \"halt\""),
+            ("canary", "10x", "not \"10x\""),
+            ("canary", "101%", "not \"101%\""),
+            ("canary", "", "not \"\""),
+            ("waves", "2;;3", "not \"\""),
+            ("canary", "a in (", "\"a in (\""),
+            ("partition", "-1", "must be a number of nodes"),
+            (
+                "canary-pause",
+                "5m",
+                "means nothing without muster.dev/canary",
+            ),
+            ("maintenance-windows", "site=a", "is not SELECTOR: DAYS"),
+            (
+                "maintenance-windows",
+                "*: Foo 01:00-02:00",
+                "\"Foo\" is no day",
+            ),
+            ("failure-domain", "a b", "must be the name of a node label"),
+        ] {
+            let (control, faults) = read(&[(key, value)]);
+            assert_eq!(faults.len(), 1, "{key}={value}: {faults:?}");
+            let start = format!("metadata.annotations[muster.dev/{key}]: Invalid value: ");
+            assert!(faults[0].starts_with(&start), "{}", faults[0]);
+            assert!(faults[0].contains(expected), "{}", faults[0]);
+            assert!(control.unreadable.is_some() && control.holds_back());
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Whose turn it may be now: what a pause, a failure, waves, a partition, windows and failure domains leave open.
+//! The budget comes after that ([`crate::rollout`]).
+//!
+//! # Invariants
+//! 1. A revision that was available everywhere once is held back by nothing but a pause, a partition, windows and failure
+//!    domains: going back to it is never slowed down by waves.
+//! 2. Wave `n` is open when every wave before it was passed: complete (its nodes available, those out of reach left out)
+//!    and watched for its pause, or promoted by somebody. Times are the pods' own, so that a restart forgets nothing.
+//! 3. A missing pod on a node that is held back comes from the older revision, if there is one that fits.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use muster_model::time::{Timestamp, to_seconds_text};
+
+use crate::control::{Control, OnFailure, Pause, WaveNodes};
+use crate::facts::{DaemonFacts, Strategy};
+use crate::group::Group;
+use crate::place::{Placement, Pulled};
+use crate::plan::From;
+use crate::rollout::{Budget, Part};
+use crate::tally::Placements;
+
+/// Why an old pod is not replaced now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hold {
+    /// Somebody paused the rollout.
+    Paused,
+    /// The annotations cannot be read.
+    Unreadable {
+        /// What is wrong.
+        why: String,
+    },
+    /// The revision failed.
+    Halted {
+        /// How.
+        why: Arc<str>,
+    },
+    /// Waves: a wave before is not through.
+    Wave {
+        /// That wave, from 1.
+        wave: usize,
+        /// Of how many.
+        waves: usize,
+        /// Which nodes it lets through, as written.
+        nodes: String,
+        /// What is waited for.
+        wait: WaveWait,
+    },
+    /// As many nodes as the partition allows have the new revision.
+    Partition {
+        /// How many stay.
+        stays: usize,
+    },
+    /// No window is open.
+    Window {
+        /// When the next one opens.
+        opens_at: Option<Timestamp>,
+    },
+    /// Too many nodes of its failure domain are being updated or out.
+    Domain {
+        /// The domain.
+        domain: Arc<str>,
+    },
+    /// The new images are being pulled on the node.
+    Pulling,
+    /// They could not be pulled there.
+    PullFailed {
+        /// Why.
+        why: String,
+    },
+    /// `OnDelete`: somebody has to delete the pod.
+    OnDelete,
+}
+
+/// What a wave waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaveWait {
+    /// So many of its nodes are not updated and available yet.
+    Nodes(usize),
+    /// It is being watched until then.
+    Until(Timestamp),
+    /// Somebody has to promote it.
+    Promotion,
+}
+
+impl fmt::Display for Hold {
+    /// A clause for people: what is waited for, and what would help.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Paused => f.write_str("the rollout is paused (`muster rollout resume`)"),
+            Self::Unreadable { why } => write!(f, "an annotation cannot be read: {why}"),
+            Self::Halted { why } => write!(
+                f,
+                "the rollout was stopped: {why} (`muster rollout undo`, or `resume` to try again)"
+            ),
+            Self::Wave {
+                wave,
+                waves,
+                nodes,
+                wait,
+            } => {
+                write!(f, "wave {wave} of {waves} ({nodes}) ")?;
+                match wait {
+                    WaveWait::Nodes(1) => f.write_str("has 1 node to go"),
+                    WaveWait::Nodes(nodes) => write!(f, "has {nodes} nodes to go"),
+                    WaveWait::Until(at) => {
+                        write!(f, "is through and watched until {}", to_seconds_text(*at))
+                    }
+                    WaveWait::Promotion => f.write_str(
+                        "is through; somebody has to let it go on (`muster rollout promote`)",
+                    ),
+                }
+            }
+            Self::Partition { stays } => {
+                write!(f, "the partition keeps {stays} nodes on the older revision")
+            }
+            Self::Window { opens_at: Some(at) } => write!(
+                f,
+                "its maintenance window opens at {}",
+                to_seconds_text(*at)
+            ),
+            Self::Window { opens_at: None } => f.write_str("its maintenance window never opens"),
+            Self::Domain { domain } => write!(
+                f,
+                "enough nodes of failure domain {domain} are being updated or out"
+            ),
+            Self::Pulling => f.write_str("the new images are being pulled there"),
+            Self::PullFailed { why } => write!(f, "the new images cannot be pulled there: {why}"),
+            Self::OnDelete => {
+                f.write_str("the strategy is OnDelete: it is replaced when somebody deletes it")
+            }
+        }
+    }
+}
+
+/// What is open at one moment.
+#[derive(Debug, Clone)]
+pub struct Release<'a> {
+    control: &'a Control,
+    /// Holds every node.
+    all: Option<Hold>,
+    /// Position of the wave that is open; the number of waves: all are through.
+    stage: usize,
+    wait: Option<WaveWait>,
+    /// Most nodes of the new revision outside of selected waves.
+    count_limit: usize,
+    /// Most nodes of the new revision at all.
+    limit: usize,
+    /// Most nodes whose new pod is not available, for pods that were lost (blast radius).
+    most_unproven: usize,
+    stays: usize,
+    closed: u64,
+    now: Timestamp,
+    /// When more is open by the mere passing of time.
+    pub(crate) next: Option<Timestamp>,
+    has_stable: bool,
+    on_delete: bool,
+}
+
+impl<'a> Release<'a> {
+    /// What is open for `daemon` at `now`. Costs nothing without controls; with waves that are numbers, a walk over the
+    /// nodes that are through.
+    pub fn of(daemon: &'a DaemonFacts, placements: &Placements, now: Timestamp) -> Self {
+        let (control, course) = (&daemon.control, &daemon.course);
+        let desired = placements.tally().desired;
+        let stays = control
+            .partition
+            .map_or(0, |partition| partition.scale_up(desired).min(desired));
+        let mut release = Self {
+            control,
+            all: whole_hold(daemon),
+            stage: control.waves.len(),
+            wait: None,
+            count_limit: usize::MAX,
+            limit: if control.partition.is_some() {
+                desired - stays
+            } else {
+                usize::MAX
+            },
+            most_unproven: most_unproven(daemon, desired),
+            stays,
+            closed: 0,
+            now,
+            next: None,
+            has_stable: course.stable.is_some(),
+            on_delete: daemon.strategy == Strategy::OnDelete,
+        };
+        if !course.proven {
+            release.pass_waves(course.promoted, placements, now);
+        }
+        release.look_at_windows(now);
+        release
+    }
+
+    /// The wave that is open now, from 1, and how many there are; `None` without waves, or when all are through.
+    pub fn wave(&self) -> Option<(usize, usize)> {
+        let waves = self.control.waves.len();
+        (self.stage < waves).then_some((self.stage + 1, waves))
+    }
+
+    /// What holds the whole rollout, whatever the node; `None`: nothing does.
+    pub fn hold(&self) -> Option<Hold> {
+        self.all.clone().or_else(|| match self.wait? {
+            WaveWait::Nodes(_) => None,
+            wait => self.wave_hold(wait),
+        })
+    }
+
+    /// What holds the old pod of this node, the budget aside.
+    pub fn hold_of(&self, placements: &Placements, placement: &Placement) -> Option<Hold> {
+        if self.on_delete {
+            return Some(Hold::OnDelete);
+        }
+        let turns = Turns::begin(self, placements);
+        turns
+            .closed_to(&placement.group)
+            .or_else(|| turns.full(&placement.group))
+            .or_else(|| pull_hold(placement))
+    }
+
+    /// From which revision a pod that `placement`'s node lacks is made now; `None`: it is held back, and no older revision
+    /// fits the node.
+    pub(crate) fn source(&self, turns: &mut Turns<'_>, placement: &Placement) -> Option<From> {
+        let held =
+            turns.closed_to(&placement.group).is_some() || turns.unproven >= self.most_unproven;
+        if !held || !self.has_stable {
+            turns.made += 1;
+            turns.unproven += 1;
+            return Some(From::Current);
+        }
+        placement.fits_stable.then_some(From::Stable)
+    }
+
+    fn pass_waves(&mut self, promoted: usize, placements: &Placements, now: Timestamp) {
+        let tally = placements.tally();
+        self.count_limit = 0;
+        for (position, wave) in self.control.waves.iter().enumerate() {
+            if let WaveNodes::Count(amount) = wave.nodes {
+                self.count_limit = self.count_limit.max(amount.scale_up(tally.desired));
+            }
+            if promoted > position {
+                continue;
+            }
+            let through = match &wave.nodes {
+                WaveNodes::Selected(_) => placements.wave_through(position),
+                WaveNodes::Count(amount) => placements.through(amount.scale_up(tally.desired)),
+            };
+            let wait = match (through, wave.pause) {
+                (Err(missing), _) => Some(WaveWait::Nodes(missing)),
+                (Ok(_), Pause::UntilPromoted) => Some(WaveWait::Promotion),
+                (Ok(since), Pause::For(pause)) => since
+                    .and_then(|since| since.checked_add(pause).ok())
+                    .filter(|until| *until > now)
+                    .map(WaveWait::Until),
+            };
+            if wait.is_some() {
+                self.stage = position;
+                self.wait = wait;
+                if let Some(WaveWait::Until(at)) = wait {
+                    self.next = Some(at);
+                }
+                return;
+            }
+        }
+        self.count_limit = usize::MAX;
+    }
+
+    fn look_at_windows(&mut self, now: Timestamp) {
+        for (position, rule) in self.control.windows.iter().enumerate() {
+            match rule.window.stretch(now) {
+                Some((opens, closes)) => {
+                    let turn = if opens > now {
+                        self.closed |= 1 << position;
+                        opens
+                    } else {
+                        closes
+                    };
+                    self.next = Some(self.next.map_or(turn, |next| next.min(turn)));
+                }
+                None => self.closed |= 1 << position,
+            }
+        }
+    }
+
+    fn wave_hold(&self, wait: WaveWait) -> Option<Hold> {
+        let wave = self.control.waves.get(self.stage)?;
+        Some(Hold::Wave {
+            wave: self.stage + 1,
+            waves: self.control.waves.len(),
+            nodes: wave.text.clone(),
+            wait,
+        })
+    }
+
+    fn opens_at(&self, windows: u64) -> Option<Timestamp> {
+        let rules = self.control.windows.iter().enumerate();
+        rules
+            .filter(|(position, _)| windows & (1 << position) != 0)
+            .filter_map(|(_, rule)| Some(rule.window.stretch(self.now)?.0))
+            .min()
+    }
+}
+
+fn whole_hold(daemon: &DaemonFacts) -> Option<Hold> {
+    let (control, course) = (&daemon.control, &daemon.course);
+    if let Some(why) = control.unreadable.clone() {
+        return Some(Hold::Unreadable { why });
+    }
+    if control.paused {
+        return Some(Hold::Paused);
+    }
+    let failed = course.failed.clone()?;
+    (control.on_failure != OnFailure::Off).then_some(Hold::Halted { why: failed })
+}
+
+/// With `on-failure` no more nodes run an unproven pod that is not available than the budget has room for, also where
+/// pods were lost for other reasons. `OnDelete` has no budget: who deletes pods there asks for the new revision.
+fn most_unproven(daemon: &DaemonFacts, desired: usize) -> usize {
+    if daemon.control.on_failure == OnFailure::Off || daemon.course.proven {
+        return usize::MAX;
+    }
+    Budget::of(daemon.strategy, desired).map_or(usize::MAX, |budget| {
+        budget.max_unavailable.max(budget.max_surge).max(1)
+    })
+}
+
+fn pull_hold(placement: &Placement) -> Option<Hold> {
+    match &placement.pulled {
+        Pulled::Unneeded | Pulled::Unasked | Pulled::Ready => None,
+        Pulled::Asked => Some(Hold::Pulling),
+        Pulled::Failed(why) => Some(Hold::PullFailed { why: why.clone() }),
+    }
+}
+
+/// The turns that are given in one plan.
+pub(crate) struct Turns<'a> {
+    release: &'a Release<'a>,
+    /// Nodes that have, or are about to have, the new revision.
+    pub(crate) made: usize,
+    /// Nodes whose new pod is not available.
+    pub(crate) unproven: usize,
+    busy: BTreeMap<Arc<str>, usize>,
+}
+
+impl<'a> Turns<'a> {
+    pub(crate) fn begin(release: &'a Release<'a>, placements: &Placements) -> Self {
+        let tally = placements.tally();
+        Self {
+            release,
+            made: tally.desired.saturating_sub(tally.with_old),
+            unproven: tally.unproven,
+            busy: placements.busy_domains().clone(),
+        }
+    }
+
+    /// The same, for pods that are missing: only nodes that have a new pod count as made.
+    pub(crate) fn for_missing(release: &'a Release<'a>, placements: &Placements) -> Self {
+        Self {
+            made: placements.tally().with_new,
+            ..Self::begin(release, placements)
+        }
+    }
+
+    /// What closes a group altogether, or is used up.
+    pub(crate) fn closed_to(&self, group: &Group) -> Option<Hold> {
+        let release = self.release;
+        if release.all.is_some() {
+            return release.all.clone();
+        }
+        if group.windows != 0 && group.windows & !release.closed == 0 {
+            let opens_at = release.opens_at(group.windows);
+            return Some(Hold::Window { opens_at });
+        }
+        if self.made >= release.limit {
+            let stays = release.stays;
+            return Some(Hold::Partition { stays });
+        }
+        let selected = group.wave <= release.stage;
+        if !selected && self.made >= release.count_limit {
+            return release.wait.and_then(|wait| release.wave_hold(wait));
+        }
+        None
+    }
+
+    /// No room in the group's failure domain.
+    pub(crate) fn full(&self, group: &Group) -> Option<Hold> {
+        let most = self.release.control.domain.as_ref()?.most;
+        let domain = group.domain.as_ref()?;
+        let busy = self.busy.get(domain).copied().unwrap_or_default();
+        (busy >= most).then(|| Hold::Domain {
+            domain: Arc::clone(domain),
+        })
+    }
+
+    /// A node has its turn.
+    pub(crate) fn take(&mut self, placement: &Placement) {
+        self.made += usize::from(placement.counts.desired);
+        if let (Some(domain), false) = (&placement.group.domain, is_busy(placement.part)) {
+            *self.busy.entry(Arc::clone(domain)).or_default() += 1;
+        }
+    }
+}
+
+/// Parts of nodes that are being updated, or are out: they use up their failure domain.
+pub(crate) fn is_busy(part: Part) -> bool {
+    match part {
+        Part::Out { .. }
+        | Part::OldDown
+        | Part::OldWarm
+        | Part::SurgeNow
+        | Part::Surging { .. }
+        | Part::SurgeHeld { .. }
+        | Part::Done { available: false } => true,
+        Part::Outside
+        | Part::Skipped
+        | Part::Done { available: true }
+        | Part::OldServing
+        | Part::SurgeTurn
+        | Part::LeftoverDown
+        | Part::LeftoverWarm
+        | Part::Leftover => false,
+    }
+}

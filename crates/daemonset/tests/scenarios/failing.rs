@@ -1,0 +1,265 @@
+//! A revision that fails: the rollout stops, goes back if asked, and what it broke is repaired.
+
+use serde_json::json;
+
+use crate::world::World;
+
+fn running(on_failure: &str, nodes: usize) -> World {
+    let mut world = World::running(nodes);
+    world.annotate("on-failure", on_failure);
+    world
+}
+
+/// Image `img:2`; its first pod crashes.
+fn break_first(world: &mut World) -> String {
+    world.set_image("img:2");
+    assert_eq!(world.syncs(2), [(0, 1), (1, 0)]);
+    let broken = world.only("n0");
+    world.crash(&broken);
+    broken
+}
+
+fn condition(world: &World) -> (String, String, String) {
+    let condition = &world.daemon["status"]["conditions"][0];
+    let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
+    assert_eq!(condition["type"], "RolloutFailed");
+    (text("status"), text("reason"), text("message"))
+}
+
+#[test]
+fn a_revision_that_fails_on_one_node_is_stopped_and_the_others_keep_theirs() {
+    let mut world = running("halt", 5);
+    world.set_budget(json!(3), json!(0));
+    let before = world.names_on("n4");
+    world.set_image("img:2");
+    assert_eq!(world.syncs(2), [(0, 3), (3, 0)]);
+    let broken = world.only("n1");
+    world.crash(&broken);
+    assert_eq!(world.syncs(5), [(0, 0); 5]);
+    assert_eq!(world.names_on("n4"), before);
+    assert_eq!(world.updated(), 3);
+    let why = "it failed on 1 of 5 nodes (n1: container web waits: CrashLoopBackOff)";
+    assert_eq!(
+        condition(&world),
+        (
+            "True".into(),
+            "RolloutHalted".into(),
+            format!("revision 2: {why}")
+        )
+    );
+    let look = world.look();
+    assert!(look.is_idle(), "{look}");
+    assert!(
+        world
+            .hold("n4")
+            .starts_with("the rollout was stopped: it failed on 1 of 5 nodes"),
+        "{}",
+        world.hold("n4")
+    );
+}
+
+#[test]
+fn without_the_annotation_nothing_of_it_happens() {
+    let mut world = World::running(3);
+    break_first(&mut world);
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+    assert!(world.daemon["status"]["conditions"].is_null());
+    assert!(world.history.iter().all(|one| one.failed.is_none()));
+}
+
+#[test]
+fn a_node_that_loses_its_pod_while_the_rollout_is_stopped_gets_the_older_revision_back() {
+    let mut world = running("halt", 5);
+    break_first(&mut world);
+    world.syncs(3);
+    let lost = world.only("n3");
+    world.remove_pod(&lost);
+    assert_eq!(world.sync(), (1, 0));
+    let image = &world.last_created["n3"].tree()["spec"]["containers"][0]["image"];
+    assert_eq!(image, "img:1");
+    world.ready_all_but_crashed();
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+    assert_eq!(world.stat("updatedNumberScheduled"), 1);
+    assert_eq!(world.stat("numberAvailable"), 4);
+}
+
+#[test]
+fn the_template_goes_back_to_the_last_revision_that_was_available_everywhere() {
+    let mut world = running("rollback", 5);
+    // Never available everywhere: not what one goes back to.
+    world.set_budget(json!(1), json!(0));
+    break_first(&mut world);
+    for _ in 0..8 {
+        world.sync();
+        world.ready_all_but_crashed();
+    }
+    world.settle_down();
+    let image = &world.daemon["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(image, "img:1");
+    assert_eq!(world.updated(), 5);
+    assert_eq!(world.stat("numberAvailable"), 5);
+    // Only the broken node was ever touched.
+    assert_eq!(world.names_on("n4"), ["web-00005"]);
+    let numbers: Vec<i64> = world.history.iter().map(|one| one.number).collect();
+    assert_eq!(numbers, [3, 2]);
+    let (status, reason, message) = condition(&world);
+    assert_eq!((status.as_str(), reason.as_str()), ("True", "RolledBack"));
+    assert!(
+        message.starts_with("revision 2: it failed on 1 of 5 nodes"),
+        "{message}"
+    );
+    assert!(
+        message.ends_with("; revision 3 took its place"),
+        "{message}"
+    );
+    // The next template that works clears it.
+    world.set_image("img:3");
+    world.settle_down();
+    assert_eq!(condition(&world).0, "False");
+}
+
+#[test]
+fn a_failed_template_that_is_applied_again_is_tried_again() {
+    let mut world = running("halt", 3);
+    let broken = break_first(&mut world);
+    world.syncs(3);
+    world.set_image("img:1");
+    world.syncs(3);
+    world.remove_pod_if_there(&broken);
+    world.settle_down();
+    world.set_image("img:2");
+    world.settle_down();
+    assert_eq!(world.updated(), 3);
+    assert!(world.history.iter().all(|one| one.failed.is_none()));
+}
+
+#[test]
+fn the_threshold_is_a_number_or_a_percentage_of_nodes() {
+    let mut world = running("halt", 5);
+    world.annotate("failure-threshold", "40%");
+    world.set_budget(json!(3), json!(0));
+    world.set_image("img:2");
+    world.syncs(2);
+    let (first, second) = (world.only("n0"), world.only("n1"));
+    world.crash(&first);
+    world.syncs(2);
+    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    world.crash(&second);
+    world.syncs(2);
+    let failed = world.history.iter().find_map(|one| one.failed.clone());
+    assert!(failed.unwrap().starts_with("it failed on 2 of 5 nodes"));
+}
+
+#[test]
+fn a_pod_that_is_not_available_by_the_deadline_counts_as_failed() {
+    let mut world = running("halt", 3);
+    world.annotate("progress-deadline", "2m");
+    world.set_image("img:2");
+    world.syncs(2);
+    world.pass(119);
+    world.syncs(2);
+    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(
+        world.last_plan.requeue_at,
+        Some(world.now() + std::time::Duration::from_secs(1))
+    );
+    world.pass(1);
+    world.syncs(2);
+    let failed = world
+        .history
+        .iter()
+        .find_map(|one| one.failed.clone())
+        .unwrap();
+    assert_eq!(
+        &*failed,
+        "it failed on 1 of 3 nodes (n0: pod web-00004 is not available 120s after it was made)"
+    );
+}
+
+#[test]
+fn a_node_out_of_reach_does_not_make_a_revision_fail() {
+    let mut world = running("rollback", 3);
+    world.annotate("progress-deadline", "2m");
+    world.set_image("img:2");
+    world.syncs(2);
+    world.lose("n0");
+    world.pass(600);
+    world.syncs(3);
+    assert!(world.history.iter().all(|one| one.failed.is_none()));
+}
+
+#[test]
+fn a_revision_that_was_available_everywhere_does_not_fail_any_more() {
+    let mut world = running("rollback", 3);
+    let pod = world.only("n1");
+    world.crash(&pod);
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+    assert!(
+        world
+            .history
+            .iter()
+            .all(|one| one.proven && one.failed.is_none())
+    );
+}
+
+#[test]
+fn no_more_nodes_than_the_budget_run_an_unproven_pod_that_is_not_available() {
+    let mut world = running("halt", 5);
+    world.annotate("failure-threshold", "5");
+    world.set_image("img:2");
+    world.syncs(2);
+    // Three more nodes lose their pods by themselves: theirs come back as they were.
+    for node in ["n1", "n2", "n3"] {
+        let lost = world.only(node);
+        world.remove_pod(&lost);
+    }
+    assert_eq!(world.sync(), (3, 0));
+    assert_eq!(world.updated(), 1);
+    world.settle_down();
+    assert_eq!(world.updated(), 5);
+}
+
+#[test]
+fn the_death_spiral_heals_when_the_template_is_right_again() {
+    let mut world = running("halt", 4);
+    world.on_delete();
+    world.settle_down();
+    world.set_image("img:2");
+    world.sync();
+    world.delete_all_and_crash();
+    world.syncs(3);
+    assert_eq!(world.stat("numberAvailable"), 0);
+    // A person puts the template right; nobody deletes a pod a second time.
+    world.set_image("img:3");
+    assert_eq!(world.syncs(2), [(0, 4), (4, 0)]);
+    world.settle_down();
+    assert_eq!((world.updated(), world.stat("numberAvailable")), (4, 4));
+}
+
+#[test]
+fn with_rollback_the_death_spiral_heals_by_itself() {
+    let mut world = running("rollback", 4);
+    world.on_delete();
+    world.settle_down();
+    world.set_image("img:2");
+    world.sync();
+    world.delete_all_and_crash();
+    for _ in 0..6 {
+        world.sync();
+        world.ready_all_but_crashed();
+    }
+    assert_eq!((world.updated(), world.stat("numberAvailable")), (4, 4));
+    let image = &world.daemon["spec"]["template"]["spec"]["containers"][0]["image"];
+    assert_eq!(image, "img:1");
+}
+
+#[test]
+fn on_delete_leaves_pods_that_work_alone() {
+    let mut world = running("rollback", 4);
+    world.on_delete();
+    world.settle_down();
+    world.set_image("img:2");
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+    world.set_ready_on("n2", false);
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+}

@@ -1,0 +1,112 @@
+//! What a plan notes on revisions and pods to steer the rollout: proven, failed, back to an earlier template, images to
+//! be pulled.
+
+use std::sync::Arc;
+
+use muster_daemonset::event;
+use muster_daemonset::pod::pull_request;
+use muster_model::kind::{DAEMON_SET, POD};
+use muster_model::object::{NamespacedName, Object};
+use muster_model::reason::annotation;
+use muster_model::time::to_seconds_text;
+use serde_json::Value;
+
+use super::Inner;
+use super::sync::{SyncError, Work, edit_revision};
+use crate::registry::{Precondition, Write};
+use crate::status::ApiError;
+
+/// Most characters of a failure's words that are kept on a revision.
+const LONGEST_WHY: usize = 1_024;
+
+impl Inner {
+    /// Carries out what the plan says about the rollout's course, in one commit.
+    pub(super) async fn steer(&self, work: &Work) -> Result<(), SyncError> {
+        let (plan, facts) = (&work.plan, &work.facts);
+        let mut writes = Vec::new();
+        if plan.proven {
+            let now = to_seconds_text(self.registry.now());
+            writes.push(note(work, annotation::AVAILABLE_EVERYWHERE, now));
+        }
+        if let Some(why) = &plan.halt {
+            let why: String = why.chars().take(LONGEST_WHY).collect();
+            writes.push(note(work, annotation::FAILED, why));
+        }
+        let request = pull_request(facts).text();
+        writes.extend(plan.pre_pulls.iter().map(|pull| {
+            let key = NamespacedName::new(facts.id.namespace.clone(), &*pull.pod.name);
+            let request = request.clone();
+            Write::edit(
+                &POD,
+                key,
+                Precondition::uid(pull.pod.uid.as_str()),
+                move |pod| {
+                    pod.set_annotation(annotation::PRE_PULL, &request);
+                    Ok(())
+                },
+            )
+        }));
+        writes.extend(back(work));
+        if writes.is_empty() {
+            return Ok(());
+        }
+        for answer in self.registry.commit(&self.caller, writes).await {
+            match answer {
+                Ok(_) => {}
+                // The pod or the revision is gone, or the template is another one by now: the next look decides anew.
+                Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
+                Err(error) => {
+                    self.note_timeout(facts, &error);
+                    return Err(SyncError::write("steering the rollout", error));
+                }
+            }
+        }
+        let (daemon, course) = (work.stored.object(), &facts.course);
+        if let Some(why) = &plan.halt {
+            self.tell(daemon, &event::halted(course.number, why));
+        }
+        if let (Some(stable), Some(why)) = (&plan.roll_back, &course.failed) {
+            self.tell(
+                daemon,
+                &event::rolled_back(stable.number, course.number, why),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Notes something on the current revision.
+fn note(work: &Work, annotation: &'static str, text: String) -> Write {
+    let facts = &work.facts;
+    let name = &facts.rules.target.revision_name;
+    let key = NamespacedName::new(facts.id.namespace.clone(), name);
+    edit_revision(key, move |revision| {
+        revision.set_annotation(annotation, &text)
+    })
+}
+
+/// Puts an earlier template back, unless somebody has changed the present one meanwhile.
+fn back(work: &Work) -> Option<Write> {
+    let stable = Arc::clone(work.plan.roll_back.as_ref()?);
+    let failed = work.facts.template.clone();
+    let same = Precondition::uid(work.facts.uid.clone());
+    Some(Write::edit(
+        &DAEMON_SET,
+        work.facts.id.clone(),
+        same,
+        move |daemon| put_back(daemon, &failed, &stable.template),
+    ))
+}
+
+fn put_back(daemon: &mut Object, failed: &Value, earlier: &Value) -> Result<(), ApiError> {
+    let name = daemon.name().to_owned();
+    let changed = || ApiError::conflict(&DAEMON_SET, &name, "its template was changed meanwhile");
+    let template = daemon
+        .tree_mut()
+        .get_mut("spec")
+        .and_then(|spec| spec.get_mut("template"))
+        .filter(|template| *template == failed)
+        .ok_or_else(changed)?;
+    *template = earlier.clone();
+    Ok(())
+}
