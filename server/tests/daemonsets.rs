@@ -286,7 +286,7 @@ async fn history_undo_and_restart() {
 }
 
 #[tokio::test]
-async fn a_rollout_is_followed_to_its_end() {
+async fn ds_115_a_rollout_is_followed_to_its_end() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin().await;
     let web = admin.create(&DAEMON_SET, &daemon("web")).await.unwrap();

@@ -8,6 +8,7 @@
 mod daemonsets;
 mod deleting;
 mod first_start;
+mod patching;
 mod reading;
 mod refusals;
 #[path = "../support/mod.rs"]

@@ -10,14 +10,18 @@ mod look;
 mod node;
 mod reflector;
 mod rollout;
+mod scenarios;
 mod scripts;
 mod set;
+mod stage;
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
-use muster_client::Environment;
+use muster_client::context::resolve;
+use muster_client::{ContextFlags, Environment, Resources};
 use muster_model::time::SystemClock;
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +29,9 @@ use crate::args::Cli;
 use crate::cmd::server::{LocalServer, ServerPlace, StoreEngine, start};
 use crate::console::{Captured, Console};
 use crate::session::Session;
+
+/// How long a test waits for what must come, on a machine that has much else to do.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server without nodes, and its directory.
 struct Lab {
@@ -69,6 +76,16 @@ impl Lab {
 
     fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("data/admin.kubeconfig")
+    }
+
+    /// Its objects, as the administrator has them.
+    async fn resources(&self) -> Resources {
+        let flags = ContextFlags {
+            kubeconfig: Some(self.kubeconfig()),
+            ..ContextFlags::default()
+        };
+        let target = resolve(&flags, &Environment::default()).unwrap();
+        target.connect().await.unwrap().resources()
     }
 
     /// Writes a file and returns its path.

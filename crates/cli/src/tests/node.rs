@@ -6,13 +6,10 @@ use clap::Parser;
 use muster_client::Environment;
 use muster_model::time::SystemClock;
 
-use super::{Ran, WEB, run};
+use super::{PATIENCE, Ran, WEB, run};
 use crate::args::Cli;
 use crate::console::Console;
 use crate::session::Session;
-
-/// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn until(words: &[&str], part: &str) -> Ran {
     let deadline = tokio::time::Instant::now() + PATIENCE;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::future::BoxFuture;
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, EVENT, Kind, NODE, POD};
 use muster_model::object::{NamespacedName, Object};
@@ -14,6 +15,7 @@ use muster_store::{
     WatchError,
 };
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +55,8 @@ pub(super) struct Faulty {
     pub(super) daemonset_refusals: AtomicUsize,
     /// Every watch ends, and every list fails.
     pub(super) broken: std::sync::atomic::AtomicBool,
+    /// While true, commits are carried out and no watch shows them.
+    pub(super) hidden: watch::Sender<bool>,
 }
 
 impl Store for Faulty {
@@ -108,7 +112,15 @@ impl Store for Faulty {
         if self.broken.load(Ordering::SeqCst) {
             return Err(WatchError::Closed);
         }
-        self.inner.watch(prefix, after)
+        let hidden = self.hidden.subscribe();
+        let shown = self.inner.watch(prefix, after)?.then(move |events| {
+            let mut hidden = hidden.clone();
+            async move {
+                let _ = hidden.wait_for(|hidden| !hidden).await;
+                events
+            }
+        });
+        Ok(shown.boxed())
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -78,6 +78,31 @@ async fn ds_037_what_was_created_is_seen_by_the_next_sync_and_the_generation_obs
     assert_eq!(cluster.status("observedGeneration"), 2);
 }
 
+/// The reference forgets after 300 s what it expected to see. Nothing is expected here, and nothing is forgotten: a write
+/// whose outcome was not seen holds the sync until the view has reached it, however long that takes, and no longer.
+#[tokio::test(start_paused = true)]
+async fn ds_038_a_write_whose_outcome_was_not_seen_blocks_no_sync_for_ever() {
+    let cluster = Cluster::running(5).await;
+    let node = json!({"metadata": {"name": "n5"}});
+    cluster.create(&NODE, node).await;
+    let tried = || cluster.store.pods_tried.load(Ordering::SeqCst);
+    let before = tried();
+    cluster.store.hidden.send_replace(true);
+    let unseen = cluster.try_sync().await.unwrap_err();
+    assert!(matches!(unseen, SyncError::Write { .. }), "{unseen}");
+    assert_eq!(tried(), before + 1);
+    for _ in 0..2 {
+        let held = cluster.try_sync().await.unwrap_err();
+        assert!(matches!(held, SyncError::Behind { .. }), "{held}");
+        tokio::time::advance(Duration::from_secs(301)).await;
+    }
+    cluster.store.hidden.send_replace(false);
+    cluster.settle_down().await;
+    assert_eq!(tried(), before + 1, "nothing is made twice");
+    assert_eq!(cluster.pods().len(), 6);
+    assert_eq!(cluster.status("numberReady"), 6);
+}
+
 #[tokio::test(start_paused = true)]
 async fn ds_039_a_successor_of_the_same_name_starts_clean() {
     let cluster = Cluster::new(3).await;
