@@ -20,7 +20,6 @@ use crate::auth;
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::controllers::{self, Troubles};
-use crate::coverage::Coverage;
 use crate::events::Recorder;
 use crate::first_start;
 use crate::grpc::{DaemonSets, Nodes, Pods, Resources};
@@ -186,13 +185,9 @@ struct Parts {
 impl Parts {
     fn router(self, config: &Config) -> Router {
         let cache = self.registry.cache().clone();
-        let advice = Arc::new(Coverage {
-            cache: cache.clone(),
-        });
         let resources = Resources::new(
             self.registry.clone(),
             self.metrics.clone(),
-            advice,
             self.stop.clone(),
         );
         let daemonsets = DaemonSets {

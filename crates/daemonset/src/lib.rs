@@ -25,6 +25,7 @@
 //! - [`plan()`]: the whole DaemonSet. Missing pods first, then [`rollout`]'s next step within its budget, then status.
 //!   `failure` judges whether the new revision has failed, [`course`] what there is to fall back to.
 //! - [`pod::pod_for`]: the pod that a creation means. [`backoff`]: when a failed one is tried again.
+//! - [`checks`]: what is legal and will hurt later, told when a DaemonSet is written.
 //!
 //! Words. *Updated*: of the current revision; *old*: of another. *Ready*: the pod's own word; *available*: Ready for
 //! `minReadySeconds`. *Out*: a node without an available pod. *Terminal*: failed or succeeded. *Terminating*: deleted,
@@ -66,6 +67,7 @@
 //! ```
 
 pub mod backoff;
+pub mod checks;
 pub mod claim;
 pub mod control;
 pub mod course;

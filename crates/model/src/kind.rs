@@ -55,6 +55,7 @@ kinds! {
     CONTROLLER_REVISION = "apps" "v1" "ControllerRevision" "controllerrevisions" "controllerrevision" [] true false false false;
     LEASE = "coordination.k8s.io" "v1" "Lease" "leases" "lease" [] true false false false;
     PRIORITY_CLASS = "scheduling.k8s.io" "v1" "PriorityClass" "priorityclasses" "priorityclass" ["pc"] false false false true;
+    DAEMON_SET_POLICY = "muster.dev" "v1" "DaemonSetPolicy" "daemonsetpolicies" "daemonsetpolicy" ["dsp"] false false false true;
 }
 
 impl Kind {

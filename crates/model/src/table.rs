@@ -124,6 +124,18 @@ pub fn row(kind: &Kind, object: &Object, now: Timestamp) -> Vec<Cell> {
                 .unwrap_or("PreemptLowerPriority")
                 .into(),
         ],
+        "DaemonSetPolicy" => {
+            let spec = &tree["spec"];
+            let checks = |level: &str| Cell::from(keys_with(&spec["checks"], level));
+            vec![
+                name,
+                policy_namespaces(&spec["namespaces"]).into(),
+                checks("Refuse"),
+                checks("Ignore"),
+                age,
+                checks("Warn"),
+            ]
+        }
         _ => vec![name, age],
     }
 }
@@ -248,6 +260,31 @@ pub fn selector_text(selector: &Value) -> String {
     }
     terms.sort_by_key(|(key, _)| *key);
     or_none(terms.into_iter().map(|(_, term)| term).collect())
+}
+
+/// The keys of a map that have this value.
+fn keys_with(map: &Value, value: &str) -> String {
+    let keys = map.as_object().into_iter().flatten();
+    let chosen = keys.filter(|(_, found)| text(found) == value);
+    or_none(chosen.map(|(key, _)| key.clone()).collect())
+}
+
+/// Names first, then the selector; `<all>` when the policy says nothing of namespaces.
+fn policy_namespaces(namespaces: &Value) -> String {
+    if namespaces.is_null() {
+        return "<all>".to_owned();
+    }
+    let mut parts: Vec<String> = list(&namespaces["names"])
+        .map(|name| text(name).to_owned())
+        .collect();
+    match &namespaces["selector"] {
+        Value::Null => {}
+        selector => match selector_text(selector).as_str() {
+            NONE => parts.push("<all>".to_owned()),
+            chosen => parts.push(chosen.to_owned()),
+        },
+    }
+    or_none(parts)
 }
 
 fn or_none(parts: Vec<String>) -> String {

@@ -10,10 +10,11 @@ use muster_model::k8s::api::core::v1::{
 };
 use muster_model::k8s::api::scheduling::v1::PriorityClass;
 use muster_model::kind::{
-    CONFIG_MAP, CONTROLLER_REVISION, DAEMON_SET, EVENT, Kind, LEASE, NAMESPACE, NODE, POD,
-    PRIORITY_CLASS, SECRET, SERVICE_ACCOUNT,
+    CONFIG_MAP, CONTROLLER_REVISION, DAEMON_SET, DAEMON_SET_POLICY, EVENT, Kind, LEASE, NAMESPACE,
+    NODE, POD, PRIORITY_CLASS, SECRET, SERVICE_ACCOUNT,
 };
 use muster_model::object::Object;
+use muster_model::policy::DaemonSetPolicy;
 use serde::de::DeserializeOwned;
 
 type View = Arc<dyn Any + Send + Sync>;
@@ -47,6 +48,7 @@ pub(super) fn read(kind: &Kind, object: &Object) -> Result<Option<View>, String>
         k if *k == SERVICE_ACCOUNT => checked::<ServiceAccount>(object),
         k if *k == LEASE => checked::<Lease>(object),
         k if *k == PRIORITY_CLASS => checked::<PriorityClass>(object),
+        k if *k == DAEMON_SET_POLICY => checked::<DaemonSetPolicy>(object),
         _ => Ok(None),
     }
 }

@@ -14,7 +14,7 @@ use tonic::{Request, Status};
 pub use daemonset::DaemonSets;
 pub use node::Nodes;
 pub use pod::Pods;
-pub use resource::{Advice, Resources};
+pub use resource::Resources;
 
 use crate::auth::Caller;
 use crate::metrics::Metrics;

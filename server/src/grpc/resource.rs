@@ -1,7 +1,5 @@
 //! `ResourceService`: every kind of object, one service.
 
-use std::sync::Arc;
-
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use muster_model::kind::Kind;
@@ -23,17 +21,10 @@ use crate::registry::{
 };
 use crate::status::ApiError;
 
-/// What can be said to the author of a write beyond its form: what will come of it in this cluster.
-pub trait Advice: Send + Sync + 'static {
-    /// Sentences about an object that was just written (or would be).
-    fn about(&self, kind: &'static Kind, object: &Object) -> Vec<String>;
-}
-
 /// The service.
 pub struct Resources {
     registry: Registry,
     metrics: Metrics,
-    advice: Arc<dyn Advice>,
     stop: CancellationToken,
 }
 
@@ -46,16 +37,10 @@ struct Target {
 
 impl Resources {
     /// Over a registry. Open watches end when `stop` is cancelled.
-    pub fn new(
-        registry: Registry,
-        metrics: Metrics,
-        advice: Arc<dyn Advice>,
-        stop: CancellationToken,
-    ) -> Self {
+    pub fn new(registry: Registry, metrics: Metrics, stop: CancellationToken) -> Self {
         Self {
             registry,
             metrics,
-            advice,
             stop,
         }
     }
@@ -84,22 +69,6 @@ impl Resources {
             ..Ask::object(verb, target.kind, &target.key.namespace, name)
         };
         authorize(caller, &ask, self.registry.cache())
-    }
-
-    fn reply(
-        &self,
-        target: &Target,
-        written: Written,
-        mut warnings: Vec<String>,
-    ) -> v1::ObjectReply {
-        warnings.extend(written.warnings);
-        if !target.status && !written.gone {
-            warnings.extend(self.advice.about(target.kind, written.stored.object()));
-        }
-        v1::ObjectReply {
-            object: written.stored.bytes.clone(),
-            warnings,
-        }
     }
 
     fn get_one(
@@ -161,7 +130,7 @@ impl Resources {
             .registry
             .create(caller, target.kind, object, &options)
             .await?;
-        Ok(self.reply(&target, written, warnings))
+        Ok(reply(written, warnings))
     }
 
     async fn update_one(
@@ -188,7 +157,7 @@ impl Resources {
                 .update(caller, target.kind, object, &options)
                 .await?
         };
-        Ok(self.reply(&target, written, warnings))
+        Ok(reply(written, warnings))
     }
 
     async fn patch_one(
@@ -222,7 +191,7 @@ impl Resources {
                 &options,
             )
             .await?;
-        Ok(self.reply(&target, written, Vec::new()))
+        Ok(reply(written, Vec::new()))
     }
 
     async fn delete_one(
@@ -291,6 +260,14 @@ impl Resources {
             item.map(event).map_err(Status::from)
         });
         Ok(events.boxed())
+    }
+}
+
+fn reply(written: Written, mut warnings: Vec<String>) -> v1::ObjectReply {
+    warnings.extend(written.warnings);
+    v1::ObjectReply {
+        object: written.stored.bytes.clone(),
+        warnings,
     }
 }
 

@@ -1,5 +1,5 @@
-//! DaemonSets: the two generations (spec/daemonset.md 5), and the annotations that control rollouts. The rules themselves
-//! are in the model and in the brain.
+//! DaemonSets: the two generations (spec/daemonset.md 5), the annotations that control rollouts, and the admission
+//! checks. The rules themselves are in the model and in the brain.
 
 use muster_daemonset::control::Control;
 use muster_model::defaults::daemonset;
@@ -9,6 +9,7 @@ use muster_model::reason::annotation::TEMPLATE_GENERATION;
 
 use super::strategy::Strategy;
 use crate::cache::Cache;
+use crate::checks::{self, Advice};
 use crate::status::ApiError;
 
 pub(super) struct DaemonSets;
@@ -28,6 +29,14 @@ impl Strategy for DaemonSets {
             return Ok(());
         }
         check_control(new)
+    }
+
+    fn is_judged_anew(&self, new: &Object, old: &Object) -> bool {
+        checks::is_judged_anew(new, old)
+    }
+
+    fn judge(&self, new: &Object, cache: &Cache) -> Advice {
+        checks::judge(new, cache)
     }
 
     fn prepare_status(&self, new: &mut Object, old: &Object) -> Result<(), ApiError> {

@@ -12,6 +12,7 @@
 
 mod commit;
 mod daemonset;
+pub(crate) mod daemonset_policy;
 mod ids;
 pub mod keys;
 pub mod lease;

@@ -144,6 +144,7 @@ impl Registry {
         if self.cache().get(kind, &key).is_some() {
             return Err(ApiError::already_exists(kind, &key.name));
         }
+        let warnings = self.judge(caller, kind, &object, None)?;
         let companions = strategy.companions(&object);
         let store_key = keys::of(kind, &key);
         let mut prepared = Prepared::put(
@@ -163,11 +164,29 @@ impl Registry {
                 soft: false,
             });
         }
-        // Only people read warnings.
-        if let (Answer::Written(_, object), false) = (&prepared.answer, caller.is_internal()) {
-            prepared.warnings = admit::warnings(kind, object);
-        }
+        prepared.warnings = warnings;
         Ok(prepared)
+    }
+
+    /// What the author of a new or changed object is told; an error when a policy refuses it. Parts of the server
+    /// read no warnings, and must be able to write what they decided.
+    fn judge(
+        &self,
+        caller: &Caller,
+        kind: &'static Kind,
+        new: &Object,
+        old: Option<&Object>,
+    ) -> Result<Vec<String>, ApiError> {
+        let strategy = strategy::of(kind);
+        let known = old.is_some_and(|old| !strategy.is_judged_anew(new, old));
+        if caller.is_internal() || known {
+            return Ok(Vec::new());
+        }
+        let mut warnings = admit::warnings(kind, new);
+        let advice = strategy.judge(new, self.cache());
+        refuse(kind, new.name(), advice.faults)?;
+        warnings.extend(advice.warnings);
+        Ok(warnings)
     }
 
     fn name_it(&self, kind: &'static Kind, object: &mut Object) -> Result<(), ApiError> {
@@ -276,13 +295,14 @@ impl Registry {
         if may_go(kind, &new) {
             return Ok(Prepared::remove(Arc::clone(stored)));
         }
+        let warnings = if status {
+            Vec::new()
+        } else {
+            self.judge(caller, kind, &new, Some(&old))?
+        };
         let compare = Compare::At(keys::of(kind, &stored.key), stored.revision);
         let mut prepared = Prepared::put(kind, new, compare, strategy.soft(&stored.key));
-        if let (Answer::Written(_, object), false) =
-            (&prepared.answer, status || caller.is_internal())
-        {
-            prepared.warnings = admit::warnings(kind, object);
-        }
+        prepared.warnings = warnings;
         Ok(prepared)
     }
 

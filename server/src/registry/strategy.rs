@@ -2,13 +2,14 @@
 
 use muster_model::defaults::semantically_equal;
 use muster_model::kind::{
-    CONFIG_MAP, CONTROLLER_REVISION, DAEMON_SET, EVENT, Kind, LEASE, NAMESPACE, NODE, POD,
-    PRIORITY_CLASS, SECRET, SERVICE_ACCOUNT,
+    CONFIG_MAP, CONTROLLER_REVISION, DAEMON_SET, DAEMON_SET_POLICY, EVENT, Kind, LEASE, NAMESPACE,
+    NODE, POD, PRIORITY_CLASS, SECRET, SERVICE_ACCOUNT,
 };
 use muster_model::object::{NamespacedName, Object};
 
-use super::{daemonset, lease, namespace, node, plain, pod, priority_class};
+use super::{daemonset, daemonset_policy, lease, namespace, node, plain, pod, priority_class};
 use crate::cache::Cache;
+use crate::checks::Advice;
 use crate::status::ApiError;
 
 /// How long a deletion takes.
@@ -58,6 +59,17 @@ pub(super) trait Strategy: Sync {
         }
     }
 
+    /// Whether a person's change of `old` is judged anew, and its author told what there is to tell. What is as it
+    /// was has been told.
+    fn is_judged_anew(&self, new: &Object, old: &Object) -> bool {
+        !semantically_equal(new.at("/spec"), old.at("/spec"))
+    }
+
+    /// Judges what a person wrote beyond its form: what will come of it in this cluster, and what policies say.
+    fn judge(&self, _new: &Object, _cache: &Cache) -> Advice {
+        Advice::default()
+    }
+
     /// Whether the value is kept in memory only.
     fn soft(&self, _key: &NamespacedName) -> bool {
         false
@@ -96,6 +108,7 @@ pub(super) fn of(kind: &'static Kind) -> &'static dyn Strategy {
         k if *k == NAMESPACE => &namespace::Namespaces,
         k if *k == LEASE => &lease::Leases,
         k if *k == PRIORITY_CLASS => &priority_class::PriorityClasses,
+        k if *k == DAEMON_SET_POLICY => &daemonset_policy::DaemonSetPolicies,
         k if [
             &EVENT,
             &CONFIG_MAP,

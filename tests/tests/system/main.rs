@@ -8,6 +8,7 @@
 //! | `basics` | a cluster comes up: over TCP and in memory |
 //! | `placement` | which nodes get a pod, and what is said of the others |
 //! | `healing` | pods and nodes that go, fail and come back |
+//! | `policies` | what an author is told of his DaemonSet, and what a policy refuses |
 //! | `rolling` | updates, budgets, history |
 //! | `outages` | servers and agents that die, networks that part |
 //! | `access` | tokens, certificates, what a node may not see |
@@ -24,5 +25,6 @@ mod logs;
 mod nodes;
 mod outages;
 mod placement;
+mod policies;
 mod rolling;
 mod support;

@@ -66,10 +66,10 @@ async fn the_examples_land_where_they_belong_and_say_why_not_elsewhere() {
         about_nodes(&written.warnings),
         [
             "1 ready node will have no pod (gpu): taint gpu=true:NoSchedule is not tolerated; to change that, tolerate \
-             gpu=true:NoSchedule in spec.template.spec.tolerations, or take the taint off node gpu",
+             gpu=true:NoSchedule in spec.template.spec.tolerations, or take the taint off node gpu [UntoleratedTaints]",
             "1 ready node will have no pod (cp): taint node-role.kubernetes.io/control-plane:NoSchedule is not tolerated; \
              to change that, tolerate node-role.kubernetes.io/control-plane:NoSchedule in \
-             spec.template.spec.tolerations, or take the taint off node cp",
+             spec.template.spec.tolerations, or take the taint off node cp [UntoleratedTaints]",
         ]
     );
     cluster.until_ready("fluentd-logging", 2).await;
@@ -136,11 +136,9 @@ async fn nodes_that_come_go_change_labels_or_taints_gain_and_lose_the_daemon() {
     let web = build::daemon_set("web").node_selector("disk", "ssd");
     let written = cluster.create(&web.object()).await.unwrap();
     assert_eq!(
-        written.warnings,
-        [
-            "2 ready nodes will have no pod (n1, n2): node selector disk=ssd not matched; to change that, label node n1 with \
-             disk=ssd"
-        ]
+        written.warnings[0],
+        "none of 2 nodes will have a pod: node selector disk=ssd not matched (n1, n2); to change that, label node n1 with \
+         disk=ssd [MatchesNoNode]"
     );
     for node in ["n1", "n2"] {
         merge(

@@ -239,8 +239,8 @@ impl<'a> Story<'a> {
             "apiVersion: apps/v1\nkind: DaemonSet\nmetadata:\n  name: log-agent\nspec:\n  selector:\n    matchLabels:\n      \
              app: log-agent\n  template:\n    metadata:\n      labels:\n        app: log-agent\n    spec:\n{tolerations}      \
              terminationGracePeriodSeconds: 5\n      containers:\n      - name: log-agent\n        image: {image}\n        \
-             imagePullPolicy: IfNotPresent\n        volumeMounts:\n        - name: logs\n          mountPath: /var/log\n          \
-             readOnly: true\n      volumes:\n      - name: logs\n        hostPath:\n          path: {logs}\n"
+             imagePullPolicy: IfNotPresent\n        resources:\n          requests: {{cpu: 10m, memory: 8Mi}}\n        \
+             volumeMounts:\n        - name: logs\n          mountPath: /var/log\n          readOnly: true\n      volumes:\n      - name: logs\n        hostPath:\n          path: {logs}\n"
         );
         Ok(fs::write(self.stage.root().join(file), text)?)
     }

@@ -16,10 +16,15 @@ spec:
       containers:
       - name: main
         image: nginx:1.27
+        readinessProbe: {tcpSocket: {port: 80}}
+        resources: {requests: {cpu: 1m, memory: 1Mi}}
         env:
         - {name: A, value: '1'}
         - {name: P, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
-      - {name: log, image: 'log:1'}
+      - name: log
+        image: log:1
+        readinessProbe: {exec: {command: [check]}}
+        resources: {requests: {cpu: 1m, memory: 1Mi}}
 ---
 apiVersion: v1
 kind: ConfigMap

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod muster;
+mod policies;
 mod rollout;
 mod shell;
 

@@ -12,6 +12,7 @@ use crate::k8s::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, 
 use crate::k8s::api::scheduling::v1::PriorityClass;
 use crate::kind::{self, Kind};
 use crate::object::{Object, type_name};
+use crate::policy::DaemonSetPolicy;
 
 /// A field of the wrong type.
 #[derive(Debug)]
@@ -38,6 +39,7 @@ static TYPES: &[(&Kind, Reader)] = &[
     (&kind::CONTROLLER_REVISION, round_trip::<ControllerRevision>),
     (&kind::LEASE, round_trip::<Lease>),
     (&kind::PRIORITY_CLASS, round_trip::<PriorityClass>),
+    (&kind::DAEMON_SET_POLICY, round_trip::<DaemonSetPolicy>),
 ];
 
 /// Mappings of texts to texts: `null` there is the empty text, as in Kubernetes.

@@ -6,6 +6,7 @@ use super::{
     Mapping, canonical_quantities, default_number, default_text, default_value, items, mapping,
     mapping_or_new,
 };
+use crate::image::is_latest;
 use crate::object::Object;
 
 const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -122,18 +123,6 @@ fn apply_http_get(handler: &mut Mapping) {
     if let Some(get) = mapping(handler, "httpGet") {
         default_text(get, "path", "/");
         default_text(get, "scheme", "HTTP");
-    }
-}
-
-/// Whether the image's tag moves: `latest`, or neither tag nor digest.
-fn is_latest(image: &str) -> bool {
-    let (name, digest) = image
-        .split_once('@')
-        .map_or((image, None), |(name, digest)| (name, Some(digest)));
-    let last = name.rsplit('/').next().unwrap_or_default();
-    match last.split_once(':') {
-        Some((_, tag)) => tag == "latest",
-        None => digest.is_none() && !last.is_empty(),
     }
 }
 

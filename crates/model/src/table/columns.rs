@@ -140,6 +140,15 @@ static PRIORITY_CLASS: &[Column] = &[
     text("PreemptionPolicy", "Whether such pods displace others."),
 ];
 
+static DAEMON_SET_POLICY: &[Column] = &[
+    NAME,
+    text("Namespaces", "Whose DaemonSets it is about."),
+    text("Refuses", "Checks whose findings are refused."),
+    text("Ignores", "Checks that are switched off."),
+    AGE,
+    wide(text("Warns", "Checks whose findings are told.")),
+];
+
 static OTHER: &[Column] = &[NAME, AGE];
 
 /// The columns of a kind, in the order of [`super::row`]'s cells.
@@ -156,6 +165,7 @@ pub fn columns(kind: &Kind) -> &'static [Column] {
         "ServiceAccount" => SERVICE_ACCOUNT,
         "Lease" => LEASE,
         "PriorityClass" => PRIORITY_CLASS,
+        "DaemonSetPolicy" => DAEMON_SET_POLICY,
         _ => OTHER,
     }
 }

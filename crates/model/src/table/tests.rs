@@ -1,7 +1,7 @@
 use super::*;
 use crate::kind::{
-    CONFIG_MAP, CONTROLLER_REVISION, DAEMON_SET, EVENT, KINDS, NAMESPACE, NODE, POD,
-    PRIORITY_CLASS, SECRET,
+    CONFIG_MAP, CONTROLLER_REVISION, DAEMON_SET, DAEMON_SET_POLICY, EVENT, KINDS, NAMESPACE, NODE,
+    POD, PRIORITY_CLASS, SECRET,
 };
 use serde_json::json;
 
@@ -356,6 +356,19 @@ fn rows_of_the_small_kinds() {
             &PRIORITY_CLASS,
             json!({"metadata": meta, "value": -7}),
             "x -7 false 5m PreemptLowerPriority",
+        ),
+        (
+            &DAEMON_SET_POLICY,
+            json!({"metadata": meta, "spec": {
+                "namespaces": {"names": ["a", "b"], "selector": {"matchLabels": {"tier": "edge"}}},
+                "checks": {"OnDelete": "Refuse", "LatestTag": "Refuse", "NoHistory": "Warn"},
+            }}),
+            "x a,b,tier=edge LatestTag,OnDelete <none> 5m NoHistory",
+        ),
+        (
+            &DAEMON_SET_POLICY,
+            json!({"metadata": meta, "spec": {"checks": {"OnDelete": "Ignore"}}}),
+            "x <all> <none> OnDelete 5m <none>",
         ),
         (&CONTROLLER_REVISION, owned, "x daemonset.apps/web 4 5m"),
         (

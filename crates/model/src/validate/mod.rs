@@ -6,6 +6,7 @@
 mod config;
 mod controller_revision;
 mod daemonset;
+mod daemonset_policy;
 mod event;
 mod lease;
 mod metadata;
@@ -42,6 +43,8 @@ pub fn create(kind: &Kind, object: &Object) -> Vec<FieldError> {
         controller_revision::check(&root, &mut faults);
     } else if *kind == kind::PRIORITY_CLASS {
         priority_class::check(&root, &mut faults);
+    } else if *kind == kind::DAEMON_SET_POLICY {
+        daemonset_policy::check(&root, &mut faults);
     } else if *kind == kind::NAMESPACE {
         namespace::check(&root, &mut faults);
     } else if *kind == kind::LEASE {

@@ -146,6 +146,11 @@ impl<'a> View<'a> {
         FieldError::not_supported(self.path(), self.shown(), supported)
     }
 
+    /// The value's key is none of those that its mapping may have.
+    pub(super) fn unknown_key(&self, key: &str, supported: &[&str]) -> FieldError {
+        FieldError::not_supported(self.path(), &key.into(), supported)
+    }
+
     pub(super) fn forbidden(&self, detail: &str) -> FieldError {
         FieldError::forbidden(self.path(), detail)
     }

@@ -9,47 +9,11 @@ use crate::quantity::Quantity;
 pub(super) fn of(kind: &Kind, root: &View) -> Vec<String> {
     let mut lines = Vec::new();
     if *kind == kind::DAEMON_SET {
-        let spec = root.child("spec");
-        let pod = spec.down(&["template", "spec"]);
-        surge_with_host_ports(&spec, &pod, &mut lines);
-        of_pod(&pod, &mut lines);
+        of_pod(&root.down(&["spec", "template", "spec"]), &mut lines);
     } else if *kind == kind::POD {
         of_pod(&root.child("spec"), &mut lines);
     }
     lines
-}
-
-/// Two pods on one node can't hold one port: a surging update of such a DaemonSet can't move on.
-fn surge_with_host_ports(spec: &View, pod: &View, lines: &mut Vec<String>) {
-    let strategy = spec.child("updateStrategy");
-    let surge = strategy.down(&["rollingUpdate", "maxSurge"]);
-    let written = surge.shown().to_string();
-    let surges = strategy.child("type").text() == "RollingUpdate"
-        && surge.is_present()
-        && !matches!(written.trim_matches('"'), "0" | "0%");
-    if !surges {
-        return;
-    }
-    let host_network = pod.child("hostNetwork").is_true();
-    for list in ["containers", "initContainers"] {
-        for container in pod.child(list).items() {
-            for port in container.child("ports").items() {
-                let field = if host_network {
-                    port.child("containerPort")
-                } else {
-                    port.child("hostPort")
-                };
-                let Some(number) = field.number().filter(|number| *number != 0) else {
-                    continue;
-                };
-                lines.push(format!(
-                    "{}: port {number} of a node can be held by one pod at a time, so with {} {written} a new pod cannot start beside the old one: updates will not progress",
-                    field.path(),
-                    surge.path(),
-                ));
-            }
-        }
-    }
 }
 
 fn of_pod(spec: &View, lines: &mut Vec<String>) {

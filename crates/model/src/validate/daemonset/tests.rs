@@ -6,7 +6,7 @@ use super::super::tests::{defaulted, faults, texts, update_faults, with};
 use super::*;
 use crate::codec::{FieldValidation, decode_value};
 use crate::kind::DAEMON_SET;
-use crate::validate::{create, invalid_message, update_status, warnings};
+use crate::validate::{create, invalid_message, update_status};
 
 const EMPTY: [&str; 0] = [];
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
@@ -340,25 +340,6 @@ fn a_status_counts_upwards_from_nothing() {
             "status.collisionCount: Invalid value: 0: cannot be decremented",
         ]
     );
-}
-
-#[test]
-fn case_b09_surging_over_a_host_port_is_warned_about() {
-    let mut tree = base();
-    tree["spec"]["updateStrategy"]["rollingUpdate"] = json!({"maxSurge": 1, "maxUnavailable": 0});
-    tree["spec"]["template"]["spec"]["containers"][0]["ports"] =
-        json!([{"containerPort": 80, "hostPort": 18080}]);
-    let surging = defaulted(&DAEMON_SET, tree.clone());
-    assert_eq!(texts(&create(&DAEMON_SET, &surging)), EMPTY);
-    assert_eq!(
-        warnings(&DAEMON_SET, &surging),
-        [
-            "spec.template.spec.containers[0].ports[0].hostPort: port 18080 of a node can be held by one pod at a time, so with spec.updateStrategy.rollingUpdate.maxSurge 1 a new pod cannot start beside the old one: updates will not progress"
-        ]
-    );
-    tree["spec"]["updateStrategy"]["rollingUpdate"] =
-        json!({"maxSurge": "0%", "maxUnavailable": 1});
-    assert!(warnings(&DAEMON_SET, &defaulted(&DAEMON_SET, tree)).is_empty());
 }
 
 #[test]
