@@ -78,6 +78,7 @@ pub mod group;
 pub mod place;
 pub mod plan;
 pub mod pod;
+pub mod preview;
 pub mod release;
 pub mod revision;
 pub mod rollout;

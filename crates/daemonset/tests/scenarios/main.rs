@@ -11,6 +11,7 @@ mod golden;
 mod holding;
 mod offline;
 mod placement;
+mod preview;
 mod properties;
 mod revisions;
 mod rolling;
