@@ -140,6 +140,17 @@ impl DaemonView {
         }
     }
 
+    /// Its history and its pods, by node.
+    pub(crate) fn into_parts(self) -> (Vec<RevisionFacts>, BTreeMap<NodeName, Vec<PodFacts>>) {
+        let history = self.history.into_iter().map(|(revision, _)| revision);
+        (history.collect(), self.pods)
+    }
+
+    /// All its pods.
+    pub(crate) fn pods(&self) -> impl Iterator<Item = &PodFacts> {
+        self.pods.values().flatten()
+    }
+
     /// Whether a pod counts as available now.
     pub(crate) fn is_available(&self, pod: &PodFacts) -> bool {
         pod.availability(&self.facts.rules, self.now) == Availability::Available
@@ -237,6 +248,6 @@ fn newest(cache: &Cache, namespace: &str) -> BTreeMap<String, (Timestamp, Arc<St
     by_uid
 }
 
-fn unreadable(error: FactsError) -> ApiError {
+pub(crate) fn unreadable(error: FactsError) -> ApiError {
     ApiError::internal(error.to_string())
 }

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 
+use super::preview::preview_one;
 use super::rollout::Rollout;
 use super::{answer, caller};
 use crate::auth::{Ask, Caller, Verb, authorize};
@@ -268,6 +269,22 @@ impl DaemonSetService for DaemonSets {
             stream,
         )
         .map(Response::new)
+    }
+
+    async fn preview_rollout(
+        &self,
+        request: Request<v1::PreviewRolloutRequest>,
+    ) -> Result<Response<v1::PreviewRolloutReply>, Status> {
+        let since = Instant::now();
+        let (registry, caller) = (self.registry.clone(), caller(&request));
+        // Thousands of nodes take a while to be played through: other calls go on meanwhile.
+        let played = tokio::task::spawn_blocking(move || {
+            preview_one(&registry, &caller, request.get_ref())
+        });
+        let reply = played
+            .await
+            .unwrap_or_else(|error| Err(ApiError::internal(error.to_string())));
+        answer(&self.metrics, "PREVIEWROLLOUT", Some(&DAEMON_SET), since, reply).map(Response::new)
     }
 
     async fn history(

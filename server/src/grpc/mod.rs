@@ -3,6 +3,7 @@
 mod daemonset;
 mod node;
 mod pod;
+mod preview;
 mod resource;
 mod rollout;
 

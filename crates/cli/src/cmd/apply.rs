@@ -43,7 +43,7 @@ pub(crate) struct ApplyArgs {
 }
 
 /// What apply did to an object.
-enum Applied {
+pub(crate) enum Applied {
     Created(Written),
     Configured(Written),
     Unchanged(Object),
@@ -58,7 +58,8 @@ impl Applied {
         }
     }
 
-    fn into_object(self) -> (Object, Vec<String>) {
+    /// The object as it is stored (or would be), and what its author should know.
+    pub(crate) fn into_object(self) -> (Object, Vec<String>) {
         match self {
             Self::Created(written) | Self::Configured(written) => {
                 (written.object, written.warnings)
@@ -84,7 +85,7 @@ impl ApplyArgs {
         let mut objects = Vec::new();
         let mut failures = 0;
         for manifest in &manifests {
-            match self.apply(&server, manifest).await {
+            match apply_one(&server, manifest, self.dry_run.mode, &self.options()).await {
                 Ok(applied) => {
                     let word = applied.word();
                     let (object, warnings) = applied.into_object();
@@ -126,59 +127,6 @@ impl ApplyArgs {
             dry_run: self.dry_run.mode == DryRun::Server,
             field_manager: FIELD_MANAGER.to_owned(),
             field_validation: self.validate.for_server(),
-        }
-    }
-
-    async fn apply(&self, server: &Server, manifest: &Manifest) -> Result<Applied, ClientError> {
-        let resources = server.resources();
-        let (kind, name) = (manifest.kind, manifest.name());
-        if name.name.is_empty() {
-            // generateName: there is nothing it could be compared with.
-            return Ok(Applied::Created(
-                resources
-                    .create(kind, &manifest.object, &self.options())
-                    .await?,
-            ));
-        }
-        let mut attempt = 1;
-        loop {
-            let Some(current) = resources.find(kind, &name).await? else {
-                let made = apply::annotated(&manifest.object);
-                if self.dry_run.mode == DryRun::Client {
-                    return Ok(Applied::Created(Written {
-                        object: made,
-                        warnings: Vec::new(),
-                    }));
-                }
-                match resources.create(kind, &made, &self.options()).await {
-                    // Somebody was faster: then it is there to be changed.
-                    Err(error)
-                        if error.has_reason("AlreadyExists") && attempt < CONFLICT_ATTEMPTS =>
-                    {
-                        attempt += 1;
-                        continue;
-                    }
-                    other => return other.map(Applied::Created),
-                }
-            };
-            let patch = apply::patch_for(kind, &manifest.object, &current);
-            if patch.as_object().is_some_and(serde_json::Map::is_empty) {
-                return Ok(Applied::Unchanged(current));
-            }
-            if self.dry_run.mode == DryRun::Client {
-                return Ok(Applied::Configured(Written {
-                    object: current,
-                    warnings: Vec::new(),
-                }));
-            }
-            let bytes = patch.to_string().into_bytes();
-            match resources
-                .patch(kind, &name, PatchType::Strategic, &bytes, &self.options())
-                .await
-            {
-                Err(error) if error.is_conflict() && attempt < CONFLICT_ATTEMPTS => attempt += 1,
-                other => return other.map(Applied::Configured),
-            }
         }
     }
 
@@ -233,8 +181,67 @@ impl ApplyArgs {
     }
 }
 
+/// Applies one manifest: creates the object, or changes what the manifest changed since it was last applied.
+pub(crate) async fn apply_one(
+    server: &Server,
+    manifest: &Manifest,
+    dry_run: DryRun,
+    options: &WriteOptions,
+) -> Result<Applied, ClientError> {
+    let resources = server.resources();
+    let (kind, name) = (manifest.kind, manifest.name());
+    if name.name.is_empty() {
+        // generateName: there is nothing it could be compared with.
+        return Ok(Applied::Created(
+            resources
+                .create(kind, &manifest.object, options)
+                .await?,
+        ));
+    }
+    let mut attempt = 1;
+    loop {
+        let Some(current) = resources.find(kind, &name).await? else {
+            let made = apply::annotated(&manifest.object);
+            if dry_run == DryRun::Client {
+                return Ok(Applied::Created(Written {
+                    object: made,
+                    warnings: Vec::new(),
+                }));
+            }
+            match resources.create(kind, &made, options).await {
+                // Somebody was faster: then it is there to be changed.
+                Err(error)
+                    if error.has_reason("AlreadyExists") && attempt < CONFLICT_ATTEMPTS =>
+                {
+                    attempt += 1;
+                    continue;
+                }
+                other => return other.map(Applied::Created),
+            }
+        };
+        let patch = apply::patch_for(kind, &manifest.object, &current);
+        if patch.as_object().is_some_and(serde_json::Map::is_empty) {
+            return Ok(Applied::Unchanged(current));
+        }
+        if dry_run == DryRun::Client {
+            return Ok(Applied::Configured(Written {
+                object: current,
+                warnings: Vec::new(),
+            }));
+        }
+        let bytes = patch.to_string().into_bytes();
+        match resources
+            .patch(kind, &name, PatchType::Strategic, &bytes, options)
+            .await
+        {
+            Err(error) if error.is_conflict() && attempt < CONFLICT_ATTEMPTS => attempt += 1,
+            other => return other.map(Applied::Configured),
+        }
+    }
+}
+
 /// The error with the file's name, and with a way out when the namespace is missing.
-fn explained(error: &ClientError, manifest: &Manifest) -> Failure {
+pub(crate) fn explained(error: &ClientError, manifest: &Manifest) -> Failure {
     let is_invalid = error.has_reason("Invalid");
     let doing = if is_invalid {
         String::new()

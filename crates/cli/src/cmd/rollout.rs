@@ -3,6 +3,7 @@
 
 mod history;
 mod pause;
+mod plan;
 mod promote;
 mod restart;
 mod status;
@@ -37,6 +38,8 @@ enum RolloutCommand {
     Status(status::StatusArgs),
     /// Show the revisions of a DaemonSet
     History(history::HistoryArgs),
+    /// Show what applying a manifest would do, node by node, and change nothing
+    Plan(plan::PlanArgs),
     /// Go back to an earlier revision
     Undo(undo::UndoArgs),
     /// Replace every pod, from the same template
@@ -55,6 +58,7 @@ impl RolloutArgs {
         match self.command {
             RolloutCommand::Status(args) => Box::pin(status::status(args, session)).await,
             RolloutCommand::History(args) => Box::pin(history::history(args, session)).await,
+            RolloutCommand::Plan(args) => Box::pin(plan::plan(args, session)).await,
             RolloutCommand::Undo(args) => Box::pin(undo::undo(args, session)).await,
             RolloutCommand::Restart(args) => Box::pin(restart::restart(args, session)).await,
             RolloutCommand::Pause(args) => Box::pin(pause::pause(args, session)).await,
