@@ -10,6 +10,7 @@
 //! | `web:ANY` | HTTP on 8080: `/ok` 200, `/bad` 503 (200 once `/tmp/good` exists), `/redir` 302 to another host |
 //! | `trap:ANY` | prints `term` on SIGTERM and ends with 0; goes on with `HARD=1` |
 //! | `fluent/fluent-bit:ANY`, `fluent/fluentd:ANY` | follow the log files under `/var/log` to stdout |
+//! | `local/monitor:ANY`, `local/guard:ANY`, `local/collector:ANY` | idle too; with the tag `broken` they end with 1 at once |
 //! | `prometheus/node-exporter:ANY` | the Prometheus node exporter |
 
 use std::path::{Path, PathBuf};
@@ -92,6 +93,11 @@ const IDLE: &str = r#"#!/bin/sh
 trap 'exit 0' TERM INT
 echo "idle ${1:-}"
 while :; do sleep 3600 & wait $!; done
+"#;
+
+const BROKEN: &str = r#"#!/bin/sh
+echo "this version is broken"
+exit 1
 "#;
 
 const WEB: &str = r#"#!/bin/sh
@@ -202,6 +208,8 @@ pub async fn describe(sources: &Sources, reference: &str) -> anyhow::Result<Loca
     };
     let image = match repository.rsplit('/').next().unwrap_or(repository) {
         "idle" => script(IDLE)?.change(format!(r#"ENTRYPOINT ["/bin/main","{tag}"]"#)),
+        "monitor" | "guard" | "collector" => script(if tag == "broken" { BROKEN } else { IDLE })?
+            .change(format!(r#"ENTRYPOINT ["/bin/main","{tag}"]"#)),
         "t" => script(IDLE)?
             .change(format!(r#"CMD ["/bin/main","{tag}"]"#))
             .change(format!("LABEL version={tag}")),

@@ -278,13 +278,19 @@ impl DaemonSetService for DaemonSets {
         let since = Instant::now();
         let (registry, caller) = (self.registry.clone(), caller(&request));
         // Thousands of nodes take a while to be played through: other calls go on meanwhile.
-        let played = tokio::task::spawn_blocking(move || {
-            preview_one(&registry, &caller, request.get_ref())
-        });
+        let played =
+            tokio::task::spawn_blocking(move || preview_one(&registry, &caller, request.get_ref()));
         let reply = played
             .await
             .unwrap_or_else(|error| Err(ApiError::internal(error.to_string())));
-        answer(&self.metrics, "PREVIEWROLLOUT", Some(&DAEMON_SET), since, reply).map(Response::new)
+        answer(
+            &self.metrics,
+            "PREVIEWROLLOUT",
+            Some(&DAEMON_SET),
+            since,
+            reply,
+        )
+        .map(Response::new)
     }
 
     async fn history(

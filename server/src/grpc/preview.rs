@@ -32,18 +32,27 @@ pub(super) fn preview_one(
         .as_ref()
         .ok_or_else(|| ApiError::bad_request("the request names no DaemonSet"))?;
     let cache = registry.cache();
-    let ask = Ask::object(Verb::Get, &DAEMON_SET, &reference.namespace, &reference.name);
+    let ask = Ask::object(
+        Verb::Get,
+        &DAEMON_SET,
+        &reference.namespace,
+        &reference.name,
+    );
     authorize(caller, &ask, cache)?;
     let key = NamespacedName::new(reference.namespace.clone(), reference.name.clone());
     let now = registry.now();
     let view = match cache.get(&DAEMON_SET, &key) {
         Some(stored) => Some(DaemonView::of(cache, &stored, now)?),
-        None if request.object.is_empty() => return Err(ApiError::not_found(&DAEMON_SET, &key.name)),
+        None if request.object.is_empty() => {
+            return Err(ApiError::not_found(&DAEMON_SET, &key.name));
+        }
         None => None,
     };
     let (start, start_is_known) = slowest_start(view.as_ref());
     let wanted = wanted(request, view.as_ref())?;
-    let template = view.as_ref().map_or(&wanted.template, |view| &view.facts.template);
+    let template = view
+        .as_ref()
+        .map_or(&wanted.template, |view| &view.facts.template);
     let stop = template
         .pointer("/spec/terminationGracePeriodSeconds")
         .and_then(serde_json::Value::as_i64)
@@ -95,7 +104,9 @@ fn check_identity(object: &Object, request: &v1::PreviewRolloutRequest) -> Resul
     if named {
         Ok(())
     } else {
-        Err(ApiError::bad_request("the object is not the DaemonSet that the request names"))
+        Err(ApiError::bad_request(
+            "the object is not the DaemonSet that the request names",
+        ))
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `kills` | server and agents are killed with SIGKILL, and what happens while they are gone |
 //! | `engine` | the engine itself is restarted (a private one) |
 //! | `pods` | what pods ask for arrives in their containers |
+//! | `rollouts` | what controls a rollout beyond its budget, on four nodes |
 //! | `troubles` | images, ports, memory, paths: what goes wrong is told, and ends by itself |
 //! | `bad_input` | nonsense changes nothing and is told in a clear line |
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
@@ -19,6 +20,7 @@ mod engine;
 mod examples;
 mod kills;
 mod pods;
+mod rollouts;
 mod troubles;
 
 use std::net::SocketAddr;

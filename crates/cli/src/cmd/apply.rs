@@ -193,9 +193,7 @@ pub(crate) async fn apply_one(
     if name.name.is_empty() {
         // generateName: there is nothing it could be compared with.
         return Ok(Applied::Created(
-            resources
-                .create(kind, &manifest.object, options)
-                .await?,
+            resources.create(kind, &manifest.object, options).await?,
         ));
     }
     let mut attempt = 1;
@@ -210,9 +208,7 @@ pub(crate) async fn apply_one(
             }
             match resources.create(kind, &made, options).await {
                 // Somebody was faster: then it is there to be changed.
-                Err(error)
-                    if error.has_reason("AlreadyExists") && attempt < CONFLICT_ATTEMPTS =>
-                {
+                Err(error) if error.has_reason("AlreadyExists") && attempt < CONFLICT_ATTEMPTS => {
                     attempt += 1;
                     continue;
                 }

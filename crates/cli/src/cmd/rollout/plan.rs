@@ -100,7 +100,9 @@ async fn dry_runs(
         }
     }
     if objects.is_empty() && manifests.iter().all(|one| *one.kind != DAEMON_SET) {
-        return Err(Failure::new("no DaemonSet in the manifests: only they have rollouts"));
+        return Err(Failure::new(
+            "no DaemonSet in the manifests: only they have rollouts",
+        ));
     }
     Ok(objects)
 }
@@ -119,7 +121,12 @@ async fn ask(
         daemonset: Some(reference(object)),
         object: object_json.into(),
     });
-    match server.connection.daemonsets().preview_rollout(request).await {
+    match server
+        .connection
+        .daemonsets()
+        .preview_rollout(request)
+        .await
+    {
         Ok(reply) => Ok(reply.into_inner()),
         Err(status) => Err(server.connection.fault(&status).into()),
     }
@@ -138,7 +145,11 @@ fn show(
     if !reply.steps.is_empty() {
         let mut rows = vec![["AFTER", "DO", "NODES"].map(str::to_owned).to_vec()];
         rows.extend(reply.steps.iter().map(|step| {
-            let what = if step.what == "wait" { &step.why } else { &step.what };
+            let what = if step.what == "wait" {
+                &step.why
+            } else {
+                &step.what
+            };
             let nodes = if step.what == "wait" {
                 "-".to_owned()
             } else {
@@ -168,10 +179,15 @@ fn headline(object: &Object, reply: &v1::PreviewRolloutReply) -> String {
         .map(|step| step.nodes.len())
         .sum();
     match (changed, reply.is_new) {
-        (0, true) => format!("{title}: a new revision {revision}, of which nothing is rolled out now"),
+        (0, true) => {
+            format!("{title}: a new revision {revision}, of which nothing is rolled out now")
+        }
         (0, false) => format!("{title}: nothing to do, revision {revision} is where it should be"),
         (1, is_new) => format!("{title}: {}revision {revision} on 1 node", new(is_new)),
-        (nodes, is_new) => format!("{title}: {}revision {revision} on {nodes} nodes", new(is_new)),
+        (nodes, is_new) => format!(
+            "{title}: {}revision {revision} on {nodes} nodes",
+            new(is_new)
+        ),
     }
 }
 
