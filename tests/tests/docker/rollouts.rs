@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_agent::runtime::docker::{DockerEngine, socket_path};
 use muster_model::kind::DAEMON_SET;
 use muster_model::object::Object;
-use muster_model::time::Timestamp;
+use muster_model::time::{Clock, SystemClock};
 use muster_testkit::{Fleet, images, is_ready};
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -282,7 +282,7 @@ async fn an_image_that_is_not_there_yet_costs_no_coverage() {
         );
     }
     let engine =
-        DockerEngine::new(&socket_path(std::env::var("DOCKER_HOST").ok().as_deref()).unwrap());
+        DockerEngine::new(socket_path(std::env::var("DOCKER_HOST").ok().as_deref()).unwrap());
     images::ensure_images(&engine, &[LATE]).await.unwrap();
     fleet.ok(&["rollout", "status", "ds/web"]).await;
     let images = image_by_node(&fleet, "web").await;
@@ -295,7 +295,7 @@ async fn an_image_that_is_not_there_yet_costs_no_coverage() {
 fn shut() -> String {
     // The first day of the epoch was a Thursday; three days ahead it is far from both midnights.
     const FROM_THURSDAY: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    let days = Timestamp::now().as_second() / 86_400 + 3;
+    let days = SystemClock::new().now().as_second() / 86_400 + 3;
     let day = FROM_THURSDAY[usize::try_from(days % 7).unwrap()];
     format!("{day} 00:00-00:01 UTC")
 }
