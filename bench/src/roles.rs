@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use futures::FutureExt;
@@ -10,7 +11,7 @@ use futures::future::BoxFuture;
 use muster_agent::runtime::Runtime;
 use muster_agent::runtime::docker::{DockerConfig, DockerRuntime, socket_path};
 use muster_agent::runtime::labels::Owner;
-use muster_agent::runtime::memory::{MemoryEngine, MemoryRuntime};
+use muster_agent::runtime::memory::{Behaviour, MemoryEngine, MemoryRuntime};
 use muster_agent::{Agent, AgentConfig, Connect, DialError};
 use muster_client::{ConnectOptions, Connection};
 use muster_server::data_dir::DataDir;
@@ -50,6 +51,12 @@ pub(crate) struct HollowArgs {
     /// How many agents
     #[arg(long)]
     nodes: usize,
+    /// How long a container takes to start, in milliseconds
+    #[arg(long, default_value_t = 0)]
+    start_ms: u64,
+    /// How long it takes to stop, in milliseconds
+    #[arg(long, default_value_t = 0)]
+    stop_ms: u64,
 }
 
 #[derive(Debug, clap::Args)]
@@ -104,6 +111,12 @@ pub(crate) async fn hollow(args: HollowArgs) -> anyhow::Result<()> {
         let engine = MemoryEngine::new(site.clock.clone());
         for image in daemon::IMAGES {
             engine.add_image(image);
+            let behaviour = Behaviour {
+                start_delay: Duration::from_millis(args.start_ms),
+                term_delay: Duration::from_millis(args.stop_ms),
+                ..Behaviour::default()
+            };
+            engine.set_behaviour(image, behaviour);
         }
         let runtime: Arc<dyn Runtime> = Arc::new(MemoryRuntime::new(engine, Owner::new(&name, "")));
         let connect = connector(site.node(&args.server, &name)?);
