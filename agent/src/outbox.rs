@@ -1,18 +1,24 @@
 //! What waits to be told to the server: the last status of each pod, confirmations, events, the node's status. A burst of
 //! changes becomes one message, and the last one wins; after a reconnect everything current is told again.
+//!
+//! What others act on is told at once: a pod that becomes ready, or ceases to be, or ends. The steps on the way there
+//! (its address, a container being made) wait a moment for the next one, and mostly need not be told at all: each costs
+//! the server a commit, and everybody who watches pods a message.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use muster_model::k8s::api::core::v1::{Event, NodeStatus, PodStatus};
 use muster_model::kind;
 use muster_model::object::Object;
+use muster_model::reason::condition;
 use muster_proto::v1::{self, agent_report::Report};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
 use crate::events::{Recorder, Subject};
-use crate::facts::PodFacts;
+use crate::facts::{Life, PodFacts};
 use crate::moment::{Moment, Mono};
 use crate::worker::actions::EventNote;
 
@@ -20,6 +26,10 @@ use crate::worker::actions::EventNote;
 const EVENTS_PER_MESSAGE: usize = 50;
 /// Most pod statuses in one message.
 const PODS_PER_MESSAGE: usize = 100;
+/// How long a change that nobody acts on may wait for the next one.
+const TOGETHER: Duration = Duration::from_millis(200);
+/// How long an event waits for others: people read them, later.
+const EVENTS_TOGETHER: Duration = Duration::from_millis(500);
 
 /// The waiting reports of one agent.
 pub(crate) struct Outbox {
@@ -36,11 +46,44 @@ struct Inner {
     /// Whether the server has told which pods there are: before, nothing is said about any.
     open: bool,
     recorder: Recorder,
+    /// When the events that wait are to be told.
+    events_due: Mono,
 }
 
 struct Entry {
-    update: v1::PodStatusUpdate,
-    dirty: bool,
+    namespace: String,
+    name: String,
+    /// Encoded when it is told: most are replaced before.
+    status: PodStatus,
+    /// When it is to be told; `None`: it was.
+    due: Option<Mono>,
+}
+
+impl Entry {
+    fn message(&self, uid: &str) -> v1::PodStatusUpdate {
+        v1::PodStatusUpdate {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: uid.to_owned(),
+            status: encoded(&self.status),
+        }
+    }
+}
+
+fn encoded(status: &PodStatus) -> bytes::Bytes {
+    serde_json::to_vec(status).unwrap_or_default().into()
+}
+
+/// Whether others act on what changed. Of a pod that is being deleted the confirmation tells the rest.
+fn is_urgent(before: Option<&PodStatus>, after: &PodStatus, life: Life) -> bool {
+    let ended =
+        |status: &PodStatus| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let ready = |status: &PodStatus| {
+        let mut conditions = status.conditions.iter().flatten();
+        conditions.any(|c| c.type_ == condition::READY && c.status == "True")
+    };
+    let was = |of: &dyn Fn(&PodStatus) -> bool| before.is_some_and(of);
+    life == Life::Wanted && (ended(after) != was(&ended) || ready(after) != was(&ready))
 }
 
 struct Gone {
@@ -71,6 +114,7 @@ impl Outbox {
             node_dirty: false,
             open: false,
             recorder: Recorder::new(node),
+            events_due: Mono(0),
         };
         Self {
             inner: Mutex::new(inner),
@@ -80,20 +124,20 @@ impl Outbox {
     }
 
     /// A pod's status is this.
-    pub(crate) fn put_status(&self, pod: &PodFacts, status: &PodStatus) {
-        let update = v1::PodStatusUpdate {
+    pub(crate) fn put_status(&self, pod: &PodFacts, status: &PodStatus, now: Mono) {
+        let mut inner = self.inner.lock();
+        let before = inner.statuses.remove(&pod.uid);
+        let urgent = is_urgent(before.as_ref().map(|entry| &entry.status), status, pod.life);
+        let due = if urgent { now } else { now.plus(TOGETHER) };
+        let waiting = before.and_then(|entry| entry.due);
+        let entry = Entry {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            status: serde_json::to_vec(status).unwrap_or_default().into(),
+            status: status.clone(),
+            due: Some(waiting.map_or(due, |waiting| waiting.min(due))),
         };
-        self.inner.lock().statuses.insert(
-            pod.uid.clone(),
-            Entry {
-                update,
-                dirty: true,
-            },
-        );
+        inner.statuses.insert(pod.uid.clone(), entry);
+        drop(inner);
         self.changed.notify_one();
     }
 
@@ -113,7 +157,7 @@ impl Outbox {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
             uid: pod.uid.clone(),
-            status: serde_json::to_vec(status).unwrap_or_default().into(),
+            status: encoded(status),
         };
         let mut inner = self.inner.lock();
         inner.statuses.remove(&pod.uid);
@@ -154,22 +198,34 @@ impl Outbox {
         let count = self.events_named.fetch_add(1, Ordering::Relaxed);
         let nanos = u64::try_from(now.wall.as_nanosecond().unsigned_abs() & u128::from(u64::MAX))
             .unwrap_or(0);
-        self.inner
-            .lock()
+        let mut inner = self.inner.lock();
+        if inner.recorder.is_empty() {
+            inner.events_due = now.mono.plus(EVENTS_TOGETHER);
+        }
+        inner
             .recorder
             .record(subject, note, nanos ^ count.rotate_left(48), now);
+        drop(inner);
         self.changed.notify_one();
     }
 
-    /// Resolves when there may be something to send.
+    /// Resolves when there may be something to send, now or later: see [`Outbox::due`].
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// When the next status or event that waits is to be told; `None`: none waits. It may be past.
+    pub(crate) fn due(&self) -> Option<Mono> {
+        let inner = self.inner.lock();
+        let statuses = inner.statuses.values().filter(|_| inner.open);
+        let events = (!inner.recorder.is_empty()).then_some(inner.events_due);
+        statuses.filter_map(|entry| entry.due).chain(events).min()
     }
 
     /// The last status of a pod.
     pub(crate) fn status(&self, uid: &str) -> Option<PodStatus> {
         let inner = self.inner.lock();
-        serde_json::from_slice(&inner.statuses.get(uid)?.update.status).ok()
+        Some(inner.statuses.get(uid)?.status.clone())
     }
 
     /// The server has told which pods there are.
@@ -185,7 +241,7 @@ impl Outbox {
         inner
             .statuses
             .values_mut()
-            .for_each(|entry| entry.dirty = true);
+            .for_each(|entry| entry.due = Some(Mono(0)));
         inner.gone.values_mut().for_each(|gone| gone.sent = false);
         inner.node_dirty = inner.node.is_some();
     }
@@ -197,7 +253,7 @@ impl Outbox {
         inner
             .statuses
             .values_mut()
-            .for_each(|entry| entry.dirty = true);
+            .for_each(|entry| entry.due = Some(Mono(0)));
         inner.node = Some(node);
         inner.node_dirty = true;
         drop(inner);
@@ -217,16 +273,15 @@ impl Outbox {
             }
         }
         let open = inner.open;
-        let dirty = inner
+        let due = inner
             .statuses
-            .values_mut()
-            .filter(|_| open)
-            .filter(|entry| entry.dirty)
+            .iter_mut()
+            .filter(|(_, entry)| open && entry.due.is_some_and(|due| due <= now))
             .take(PODS_PER_MESSAGE);
-        let pods: Vec<v1::PodStatusUpdate> = dirty
-            .map(|entry| {
-                entry.dirty = false;
-                entry.update.clone()
+        let pods: Vec<v1::PodStatusUpdate> = due
+            .map(|(uid, entry)| {
+                entry.due = None;
+                entry.message(uid)
             })
             .collect();
         if !pods.is_empty() {
@@ -243,7 +298,7 @@ impl Outbox {
                 Sent::Gone(uid.clone()),
             ));
         }
-        if inner.recorder.is_empty() {
+        if inner.recorder.is_empty() || now < inner.events_due {
             return None;
         }
         let events = inner.recorder.take(EVENTS_PER_MESSAGE);
@@ -298,6 +353,9 @@ mod tests {
         }
     }
 
+    /// When everything that waited is told.
+    const LATER: Mono = Mono(1_000);
+
     fn phase(phase: &str) -> PodStatus {
         PodStatus {
             phase: Some(phase.into()),
@@ -310,10 +368,10 @@ mod tests {
         let outbox = Outbox::new("n1", 0);
         outbox.open();
         let (a, b) = (pod("a"), pod("b"));
-        outbox.put_status(&a, &phase("Pending"));
-        outbox.put_status(&b, &phase("Pending"));
-        outbox.put_status(&a, &phase("Running"));
-        let Some((Report::PodStatuses(sent), _)) = outbox.next("n1", Mono(0)) else {
+        outbox.put_status(&a, &phase("Pending"), Mono(0));
+        outbox.put_status(&b, &phase("Pending"), Mono(0));
+        outbox.put_status(&a, &phase("Running"), Mono(0));
+        let Some((Report::PodStatuses(sent), _)) = outbox.next("n1", LATER) else {
             panic!("no statuses")
         };
         let texts: Vec<_> = sent
@@ -322,23 +380,86 @@ mod tests {
             .map(|p| String::from_utf8(p.status.to_vec()).unwrap())
             .collect();
         assert_eq!(texts, [r#"{"phase":"Running"}"#, r#"{"phase":"Pending"}"#]);
-        assert!(outbox.next("n1", Mono(0)).is_none());
+        assert!(outbox.next("n1", LATER).is_none());
         outbox.start_over();
         outbox.open();
         assert!(
-            matches!(outbox.next("n1", Mono(0)), Some((Report::PodStatuses(sent), _)) if sent.pods.len() == 2)
+            matches!(outbox.next("n1", LATER), Some((Report::PodStatuses(sent), _)) if sent.pods.len() == 2)
         );
+    }
+
+    #[test]
+    fn what_others_act_on_is_told_at_once_and_steps_on_the_way_wait_for_it() {
+        let with = |name: &str, ready: &str| PodStatus {
+            conditions: serde_json::from_value(
+                serde_json::json!([{"type": "Ready", "status": ready}]),
+            )
+            .unwrap(),
+            ..phase(name)
+        };
+        let outbox = Outbox::new("n1", 0);
+        let told = |at: i64| match outbox.next("n1", Mono(at)) {
+            Some((Report::PodStatuses(sent), _)) => {
+                let status: PodStatus = serde_json::from_slice(&sent.pods[0].status).unwrap();
+                status.phase
+            }
+            _ => None,
+        };
+        let mut a = pod("a");
+        outbox.put_status(&a, &with("Pending", "False"), Mono(0));
+        assert_eq!(
+            outbox.due(),
+            None,
+            "nothing is told before the server's pods are known"
+        );
+        outbox.open();
+        assert_eq!((outbox.due(), told(199)), (Some(Mono(200)), None));
+        outbox.put_status(&a, &with("Running", "True"), Mono(150));
+        assert_eq!(told(150).as_deref(), Some("Running"));
+        assert_eq!(outbox.due(), None);
+        // The first of a row of changes sets the time, not the last.
+        for at in [1_000, 1_150, 1_199] {
+            outbox.put_status(&a, &with("Running", "True"), Mono(at));
+            assert_eq!(told(at), None);
+        }
+        assert_eq!(told(1_200).as_deref(), Some("Running"));
+        outbox.put_status(&a, &with("Running", "False"), Mono(2_000));
+        assert_eq!(told(2_000).as_deref(), Some("Running"));
+        outbox.put_status(&a, &with("Failed", "False"), Mono(3_000));
+        assert_eq!(told(3_000).as_deref(), Some("Failed"));
+        a.life = Life::Deleted { grace_seconds: 1 };
+        outbox.put_status(&a, &with("Running", "True"), Mono(4_000));
+        assert_eq!(
+            (told(4_199), told(4_200).as_deref()),
+            (None, Some("Running"))
+        );
+    }
+
+    #[test]
+    fn events_are_told_together() {
+        let outbox = Outbox::new("n1", 0);
+        for (at, text) in [(0, "a"), (499, "b")] {
+            let moment = Moment {
+                mono: Mono(at),
+                ..now()
+            };
+            outbox.pod_event(&pod("a"), &EventNote::normal(None, "Started", text), moment);
+            assert!(outbox.next("n1", Mono(at)).is_none());
+        }
+        assert_eq!(outbox.due(), Some(Mono(500)));
+        let told = outbox.next("n1", Mono(500));
+        assert!(matches!(told, Some((Report::Events(events), _)) if events.events.len() == 2));
     }
 
     #[test]
     fn what_is_told_again_is_the_node_and_every_pod_but_no_confirmation() {
         let outbox = Outbox::new("n1", 0);
         outbox.open();
-        outbox.put_status(&pod("a"), &phase("Running"));
+        outbox.put_status(&pod("a"), &phase("Running"), Mono(0));
         let _taken = outbox.put_gone(&pod("b"), &phase("Succeeded"));
-        while outbox.next("n1", Mono(0)).is_some() {}
+        while outbox.next("n1", LATER).is_some() {}
         outbox.tell_again(NodeStatus::default());
-        let next = || outbox.next("n1", Mono(0)).map(|(report, _)| report);
+        let next = || outbox.next("n1", LATER).map(|(report, _)| report);
         assert!(matches!(next(), Some(Report::NodeStatus(_))));
         assert!(matches!(next(), Some(Report::PodStatuses(sent)) if sent.pods.len() == 1));
         assert!(next().is_none());
@@ -350,15 +471,15 @@ mod tests {
         outbox.open();
         let a = pod("a");
         let taken = outbox.put_gone(&a, &phase("Succeeded"));
-        let Some((Report::PodGone(message), sent)) = outbox.next("n1", Mono(0)) else {
+        let Some((Report::PodGone(message), sent)) = outbox.next("n1", LATER) else {
             panic!("no confirmation")
         };
         assert_eq!(message.uid, a.uid);
         outbox.lost(sent);
-        assert!(outbox.next("n1", Mono(0)).is_none());
+        assert!(outbox.next("n1", LATER).is_none());
         outbox.start_over();
         outbox.open();
-        let Some((Report::PodGone(_), sent)) = outbox.next("n1", Mono(0)) else {
+        let Some((Report::PodGone(_), sent)) = outbox.next("n1", LATER) else {
             panic!("not repeated")
         };
         outbox.taken(sent);
@@ -373,7 +494,7 @@ mod tests {
         let taken = outbox.put_gone(&a, &phase("Succeeded"));
         outbox.forget_pod(&a.uid);
         assert!(taken.await.is_err());
-        assert!(outbox.next("n1", Mono(0)).is_none());
+        assert!(outbox.next("n1", LATER).is_none());
     }
 
     #[test]
@@ -385,7 +506,7 @@ mod tests {
             &EventNote::normal(Some("c"), "Started", "Started container c"),
             now(),
         );
-        let Some((Report::Events(events), sent)) = outbox.next("n1", Mono(0)) else {
+        let Some((Report::Events(events), sent)) = outbox.next("n1", LATER) else {
             panic!("no events")
         };
         let event: serde_json::Value = serde_json::from_slice(&events.events[0]).unwrap();
@@ -393,7 +514,7 @@ mod tests {
         assert_eq!(event["kind"], "Event");
         outbox.lost(sent);
         assert!(matches!(
-            outbox.next("n1", Mono(0)),
+            outbox.next("n1", LATER),
             Some((Report::Events(_), _))
         ));
     }

@@ -301,6 +301,7 @@ async fn report(shared: &Shared, connection: &Connection) -> Result<(), SessionE
     loop {
         let reports = way.sent.iter().filter(|(_, sent)| sent.is_some()).count();
         let mut ready = None;
+        let due = shared.outbox.due().map(|due| shared.until(due));
         tokio::select! {
             biased;
             ack = acks.message() => match ack {
@@ -313,6 +314,7 @@ async fn report(shared: &Shared, connection: &Connection) -> Result<(), SessionE
                 ready = Some((heartbeat(), None));
             }
             () = shared.outbox.changed(), if reports < UNANSWERED => {}
+            () = tokio::time::sleep(due.unwrap_or_default()), if reports < UNANSWERED && due.is_some() => {}
         }
         // A notice may stand for several things: everything that waits is sent, as far as there is room.
         let mut next = ready;

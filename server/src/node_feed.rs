@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::agents;
 use crate::cache::{Cache, Change, Stored};
 
 /// Changes waiting for one stream at most; a stream that is slower is closed, and its agent starts over from a
@@ -55,6 +56,9 @@ impl NodeFeeds {
     }
 
     fn route(&self, change: &Arc<Change>) {
+        if is_echo(change) {
+            return;
+        }
         let new = change.new.as_ref().map_or("", node_of);
         let old = change.old.as_ref().map_or("", node_of);
         let mut open = self.open.lock();
@@ -70,6 +74,16 @@ impl NodeFeeds {
             }
         }
     }
+}
+
+/// Whether all that changed of a pod is what its own agent said: it need not be told what it told.
+fn is_echo(change: &Change) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else {
+        return false;
+    };
+    *change.kind() == POD
+        && old.uid() == new.uid()
+        && agents::differ_in_own_words(old.object(), new.object())
 }
 
 /// The node that an object concerns; empty: none.

@@ -32,6 +32,7 @@ pub(super) struct Hands {
 }
 
 /// What the checkpoint and the confirmation carry.
+#[derive(Default)]
 pub(super) struct Papers {
     pub(super) remembered: Remembered,
     pub(super) status: PodStatus,

@@ -187,7 +187,7 @@ impl Task {
         if step.status != self.memory.last || !self.reported {
             self.reported = true;
             if !step.memory.confirmed && pod.life != crate::facts::Life::Removed {
-                self.shared.outbox.put_status(pod, &step.status);
+                self.shared.outbox.put_status(pod, &step.status, now.mono);
             }
         }
         let ended = matches!(step.status.phase.as_deref(), Some("Succeeded" | "Failed"));
@@ -217,9 +217,13 @@ impl Task {
             pod: Arc::clone(pod),
             objects_changed: Arc::clone(&self.objects_changed),
         };
-        let papers = Papers {
-            remembered: self.memory.remembered(self.shared.now()),
-            status: self.memory.last.clone(),
+        // Most actions carry none.
+        let papers = match action {
+            Action::Keep | Action::Confirm => Papers {
+                remembered: self.memory.remembered(self.shared.now()),
+                status: self.memory.last.clone(),
+            },
+            _ => Papers::default(),
         };
         let abort = self.jobs.spawn(hands.perform(action, papers));
         self.works.insert(abort.id(), (work, abort));
@@ -245,8 +249,8 @@ impl Task {
             if outcome.work.touches_runtime() {
                 self.need = Need::Must;
             }
-            let (timing, now) = (self.shared.host().timing.clone(), self.shared.now());
-            self.memory.note(outcome, &timing, now);
+            let (host, now) = (self.shared.host(), self.shared.now());
+            self.memory.note(outcome, &host.timing, now);
         }
     }
 

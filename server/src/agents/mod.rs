@@ -292,6 +292,31 @@ fn keep_foreign_conditions(status: &mut Value, stored: &Object) {
     }
 }
 
+/// Whether two versions of a pod differ in nothing but what its agent says: the status, less the conditions of others.
+pub(crate) fn differ_in_own_words(old: &Object, new: &Object) -> bool {
+    fn foreign(pod: &Object) -> impl Iterator<Item = &Value> {
+        let conditions = pod.at("/status/conditions").and_then(Value::as_array);
+        let own = |condition: &&Value| {
+            let type_ = condition.get("type").and_then(Value::as_str);
+            type_.is_some_and(|type_| AGENT_CONDITIONS.contains(&type_))
+        };
+        conditions.into_iter().flatten().filter(move |c| !own(c))
+    }
+    let metadata = |pod| Object::at(pod, "/metadata");
+    same_but(metadata(old), metadata(new), &["resourceVersion"])
+        && foreign(old).eq(foreign(new))
+        && same_but(Some(old.tree()), Some(new.tree()), &["metadata", "status"])
+}
+
+/// Whether two mappings are equal, these keys left out.
+fn same_but(old: Option<&Value>, new: Option<&Value>, but: &[&str]) -> bool {
+    let (Some(Value::Object(old)), Some(Value::Object(new))) = (old, new) else {
+        return old == new;
+    };
+    let counted = |(key, _): &(&String, &Value)| !but.contains(&key.as_str());
+    old.iter().filter(counted).eq(new.iter().filter(counted))
+}
+
 /// Yields a stream's items while a future runs beside it; ends when either does.
 pub(crate) fn drive<S, F>(items: S, beside: F) -> impl Stream<Item = S::Item>
 where
@@ -308,4 +333,40 @@ where
             }
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(change: impl FnOnce(&mut Value)) -> Object {
+        let mut tree = json!({
+            "metadata": {"name": "p", "resourceVersion": "1"}, "spec": {"nodeName": "n1"},
+            "status": {"phase": "Pending", "conditions": [
+                {"type": "Ready", "status": "False"}, {"type": "example.com/gate", "status": "False"}]},
+        });
+        change(&mut tree);
+        Object::from_value(tree).unwrap()
+    }
+
+    #[test]
+    fn what_an_agent_said_itself_is_told_from_what_others_did() {
+        let before = pod(|_| {});
+        let own = pod(|tree| {
+            tree["metadata"]["resourceVersion"] = "2".into();
+            tree["status"]["phase"] = "Running".into();
+            tree["status"]["conditions"][0]["status"] = "True".into();
+        });
+        assert!(differ_in_own_words(&before, &own));
+        let others: [fn(&mut Value); 5] = [
+            |tree| tree["status"]["conditions"][1]["status"] = "True".into(),
+            |tree| tree["status"]["conditions"] = json!([]),
+            |tree| tree["metadata"]["deletionTimestamp"] = "2026-01-31T10:00:00Z".into(),
+            |tree| tree["spec"]["nodeName"] = "n2".into(),
+            |tree| drop(tree.as_object_mut().unwrap().remove("spec")),
+        ];
+        for (index, change) in others.into_iter().enumerate() {
+            assert!(!differ_in_own_words(&before, &pod(change)), "{index}");
+        }
+    }
 }
