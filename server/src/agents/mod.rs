@@ -18,7 +18,7 @@ use crate::admit::{self, FieldValidation};
 use crate::auth::Caller;
 use crate::auth::node::check_event;
 use crate::events::{Note, Recorder};
-use crate::registry::{DeleteOptions, Precondition, Registry, Write, Written};
+use crate::registry::{DeleteOptions, Precondition, Registry, Write, Written, same_but};
 use crate::status::ApiError;
 
 /// Where one agent's reports arrive.
@@ -306,15 +306,6 @@ pub(crate) fn differ_in_own_words(old: &Object, new: &Object) -> bool {
     same_but(metadata(old), metadata(new), &["resourceVersion"])
         && foreign(old).eq(foreign(new))
         && same_but(Some(old.tree()), Some(new.tree()), &["metadata", "status"])
-}
-
-/// Whether two mappings are equal, these keys left out.
-fn same_but(old: Option<&Value>, new: Option<&Value>, but: &[&str]) -> bool {
-    let (Some(Value::Object(old)), Some(Value::Object(new))) = (old, new) else {
-        return old == new;
-    };
-    let counted = |(key, _): &(&String, &Value)| !but.contains(&key.as_str());
-    old.iter().filter(counted).eq(new.iter().filter(counted))
 }
 
 /// Yields a stream's items while a future runs beside it; ends when either does.

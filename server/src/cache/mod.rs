@@ -11,6 +11,7 @@
 
 mod feed;
 mod log;
+mod splice;
 mod state;
 mod stored;
 mod subscription;

@@ -150,7 +150,8 @@ impl State {
                     match typed::read(kind, &object) {
                         Ok(view) => {
                             self.broken.remove(store_key);
-                            let stored = Stored::new(kind, object, revision).with_view(view);
+                            let stored =
+                                Stored::read(kind, object, value, revision).with_view(view);
                             return Some(if is_cold(kind) { stored.slim() } else { stored });
                         }
                         Err(error) => error,

@@ -10,6 +10,18 @@ use muster_model::object::{NamespacedName, Object, ObjectError};
 use muster_store::Revision;
 use serde::de::DeserializeOwned;
 
+use super::splice;
+
+fn set_version(object: &mut Object, revision: Revision) {
+    if revision == Revision(0) {
+        object.metadata_mut().remove("resourceVersion");
+    } else {
+        object
+            .metadata_mut()
+            .insert("resourceVersion".to_owned(), revision.to_string().into());
+    }
+}
+
 /// One version of one object: the final bytes that every reader is sent, and its parsed forms, each
 /// made at most once and only when somebody asks.
 pub struct Stored {
@@ -29,14 +41,27 @@ impl Stored {
     /// A version as the store has it: `object` without resourceVersion. This is the one place where the
     /// resourceVersion goes in. Revision 0 (a dry run that was never written) leaves it out.
     pub fn new(kind: &'static Kind, mut object: Object, revision: Revision) -> Self {
-        if revision == Revision(0) {
-            object.metadata_mut().remove("resourceVersion");
-        } else {
-            object
-                .metadata_mut()
-                .insert("resourceVersion".to_owned(), revision.to_string().into());
-        }
+        set_version(&mut object, revision);
         let bytes = Bytes::from(object.to_bytes());
+        Self::of(kind, object, bytes, revision)
+    }
+
+    /// As [`Stored::new`], for an object that was just read from `value`: the resourceVersion is put into that text, so that
+    /// nothing is encoded again.
+    pub(super) fn read(
+        kind: &'static Kind,
+        mut object: Object,
+        value: &[u8],
+        revision: Revision,
+    ) -> Self {
+        let Some(bytes) = splice::with_version(value, revision) else {
+            return Self::new(kind, object, revision);
+        };
+        set_version(&mut object, revision);
+        Self::of(kind, object, Bytes::from(bytes), revision)
+    }
+
+    fn of(kind: &'static Kind, object: Object, bytes: Bytes, revision: Revision) -> Self {
         Self {
             kind,
             key: object.namespaced_name(),

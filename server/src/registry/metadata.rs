@@ -49,23 +49,40 @@ pub(super) fn prune_empty(metadata: &mut Map<String, Value>) {
 }
 
 pub(super) fn keep_all_but_status(new: &mut Object, old: &Object) {
-    let status = new.tree_mut().remove("status");
-    let metadata = new.tree_mut().remove("metadata");
-    let mut tree = old.tree().as_object().cloned().unwrap_or_default();
-    tree.remove("status");
-    if let Some(metadata) = metadata {
-        tree.insert("metadata".into(), metadata);
+    let own = |key: &str| matches!(key, "metadata" | "status");
+    let tree = new.tree_mut();
+    tree.retain(|key, value| match key.as_str() {
+        "status" => !value.is_null(),
+        key => own(key) || old.tree().get(key).is_some(),
+    });
+    // Most writes of a status start from the stored object: what is the same already need not be copied.
+    for (key, value) in old.tree().as_object().into_iter().flatten() {
+        if !own(key) && tree.get(key) != Some(value) {
+            tree.insert(key.clone(), value.clone());
+        }
     }
-    if let Some(status) = status.filter(|status| !status.is_null()) {
-        tree.insert("status".into(), status);
-    }
-    *new.tree_mut() = tree;
     // Who owns an object is no matter of its status.
     let owners = old.at("/metadata/ownerReferences").cloned();
     match owners {
         Some(owners) => new.metadata_mut().insert("ownerReferences".into(), owners),
         None => new.metadata_mut().remove("ownerReferences"),
     };
+}
+
+/// Whether two versions differ in nothing but the version itself.
+pub(super) fn is_same(new: &Object, old: &Object) -> bool {
+    let metadata = |object| Object::at(object, "/metadata");
+    same_but(metadata(new), metadata(old), &["resourceVersion"])
+        && same_but(Some(new.tree()), Some(old.tree()), &["metadata"])
+}
+
+/// Whether two mappings are equal, these keys left out.
+pub(crate) fn same_but(old: Option<&Value>, new: Option<&Value>, but: &[&str]) -> bool {
+    let (Some(Value::Object(old)), Some(Value::Object(new))) = (old, new) else {
+        return old == new;
+    };
+    let counted = |(key, _): &(&String, &Value)| !but.contains(&key.as_str());
+    old.iter().filter(counted).eq(new.iter().filter(counted))
 }
 
 pub(super) fn copy_field(field: &str, new: &mut Object, old: &Object) {

@@ -39,6 +39,8 @@ use muster_model::time::{SharedClock, Timestamp};
 use muster_store::Store;
 
 pub use ids::Ids;
+pub(crate) use metadata::same_but;
+
 pub use list::{ListQuery, Page};
 pub use selection::Selection;
 pub use watch::{WatchItem, WatchQuery, WatchStream};

@@ -13,8 +13,8 @@ use muster_store::{Compare, Op, Revision};
 use serde_json::Value;
 
 use super::metadata::{
-    added_finalizers, bump_generation, carry_over, copy_field, keep_all_but_status, prune_empty,
-    set_propagation,
+    added_finalizers, bump_generation, carry_over, copy_field, is_same, keep_all_but_status,
+    prune_empty, set_propagation,
 };
 use super::strategy::{self, Grace};
 use super::write::{Action, DeleteOptions, Precondition, Write};
@@ -267,31 +267,32 @@ impl Registry {
             return Err(ApiError::unknown_resource());
         }
         let strategy = strategy::of(kind);
-        let old = stored.to_stored_object();
+        // It carries its version, which nobody below compares.
+        let old: &Object = stored.object();
         if !new.uid().is_empty() && new.uid() != old.uid() {
             return Err(uid_mismatch(kind, old.name(), new.uid(), old.uid()));
         }
-        carry_over(kind, &mut new, &old);
-        refuse(kind, old.name(), added_finalizers(&new, &old))?;
+        carry_over(kind, &mut new, old);
+        refuse(kind, old.name(), added_finalizers(&new, old))?;
         if status {
-            keep_all_but_status(&mut new, &old);
-            strategy.prepare_status(&mut new, &old)?;
-            refuse(kind, old.name(), admit::validate_status(kind, &new, &old))?;
+            keep_all_but_status(&mut new, old);
+            strategy.prepare_status(&mut new, old)?;
+            refuse(kind, old.name(), admit::validate_status(kind, &new, old))?;
         } else {
             if kind.has_status {
-                copy_field("status", &mut new, &old);
+                copy_field("status", &mut new, old);
             }
             admit::default(kind, &mut new);
-            strategy.prepare_update(&mut new, &old)?;
-            if kind.has_generation && strategy.changes_generation(&new, &old) {
-                bump_generation(&mut new, &old);
+            strategy.prepare_update(&mut new, old)?;
+            if kind.has_generation && strategy.changes_generation(&new, old) {
+                bump_generation(&mut new, old);
             }
-            refuse(kind, old.name(), admit::validate_update(kind, &new, &old))?;
+            refuse(kind, old.name(), admit::validate_update(kind, &new, old))?;
         }
-        if new == old {
+        if is_same(&new, old) {
             return Ok(Prepared::unchanged(Arc::clone(stored)));
         }
-        auth::node::admit_update(caller, kind, &new, &old, self.cache())?;
+        auth::node::admit_update(caller, kind, &new, old, self.cache())?;
         if may_go(kind, &new) {
             return Ok(Prepared::remove(Arc::clone(stored)));
         }
@@ -314,13 +315,13 @@ impl Registry {
         let kind = stored.kind;
         let strategy = strategy::of(kind);
         check_precondition(&options.precondition, stored)?;
-        let old = stored.to_stored_object();
-        if let Some(why) = strategy.refuses_deletion(&old) {
+        let old: &Object = stored.object();
+        if let Some(why) = strategy.refuses_deletion(old) {
             return Err(ApiError::forbidden(kind, old.name(), why));
         }
-        let mut new = old.clone();
+        let mut new = stored.to_stored_object();
         set_propagation(&mut new, options.propagation);
-        let grace = strategy.grace(&old, options.grace_seconds);
+        let grace = strategy.grace(old, options.grace_seconds);
         let held = !new.finalizers().is_empty() || strategy.is_held(&new);
         if grace == Grace::AtOnce && !held {
             return Ok(Prepared::remove(Arc::clone(stored)));
@@ -347,10 +348,10 @@ impl Registry {
         if !old.is_terminating() {
             strategy.begin_deletion(&mut new);
             if kind.has_generation {
-                bump_generation(&mut new, &old);
+                bump_generation(&mut new, old);
             }
         }
-        if new == old {
+        if is_same(&new, old) {
             return Ok(Prepared::unchanged(Arc::clone(stored)));
         }
         let compare = Compare::At(keys::of(kind, &stored.key), stored.revision);

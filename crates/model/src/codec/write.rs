@@ -36,6 +36,11 @@ impl Formatter for KubectlFormatter {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
+        // Byte by byte, which is several times faster than by characters: U+2028 and U+2029 begin with 0xE2.
+        let suspect = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | 0xE2);
+        if !fragment.as_bytes().iter().any(suspect) {
+            return writer.write_all(fragment.as_bytes());
+        }
         let mut rest = fragment;
         while let Some(at) = rest.find(['<', '>', '&', '\u{2028}', '\u{2029}']) {
             writer.write_all(&rest.as_bytes()[..at])?;
