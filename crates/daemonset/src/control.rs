@@ -7,6 +7,7 @@ use std::fmt;
 use jiff::SignedDuration;
 use muster_model::field_path::{FieldError, FieldPath};
 use muster_model::int_or_percent::IntOrPercent;
+use muster_model::names;
 use muster_model::reason::annotation;
 use muster_model::selector::Selector;
 use muster_model::time::parse_duration;
@@ -116,7 +117,7 @@ impl Control {
             paused: reader.yes(annotation::PAUSED),
             on_failure: reader.on_failure(),
             failure_threshold: reader.amount(annotation::FAILURE_THRESHOLD),
-            progress_deadline: reader.span(annotation::PROGRESS_DEADLINE),
+            progress_deadline: reader.deadline(),
             waves: reader.waves(),
             partition: reader.amount(annotation::PARTITION),
             pre_pull: reader.yes(annotation::PRE_PULL),
@@ -238,6 +239,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn deadline(&mut self) -> Option<SignedDuration> {
+        let deadline = self.span(annotation::PROGRESS_DEADLINE)?;
+        if deadline.is_zero() {
+            let detail = "must be longer than nothing: no pod is available at once";
+            self.fault(annotation::PROGRESS_DEADLINE, detail);
+        }
+        Some(deadline)
+    }
+
     fn waves(&mut self) -> Vec<Wave> {
         self.needs(annotation::CANARY_PAUSE, annotation::CANARY);
         self.needs(annotation::WAVE_PAUSE, annotation::WAVES);
@@ -331,7 +341,7 @@ impl<'a> Reader<'a> {
             }
         };
         let name = self.text(label)?;
-        if Selector::parse(name).is_err() || name.is_empty() || name.starts_with('!') {
+        if !names::check_qualified_name(name).is_empty() {
             self.fault(label, "must be the name of a node label");
             return None;
         }
@@ -425,6 +435,13 @@ mod tests {
     }
 
     #[test]
+    fn a_deadline_that_no_pod_can_meet_is_refused() {
+        let (_, faults) = read(&[("on-failure", "halt"), ("progress-deadline", "0s")]);
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert!(faults[0].contains("must be longer than nothing"));
+    }
+
+    #[test]
     fn what_cannot_be_read_names_its_annotation_and_holds_everything() {
         for (key, value, expected) in [
             ("paused", "yes", "must be \"true\" or \"false\""),
@@ -447,6 +464,11 @@ mod tests {
                 "\"Foo\" is no day",
             ),
             ("failure-domain", "a b", "must be the name of a node label"),
+            (
+                "failure-domain",
+                "zone=a",
+                "must be the name of a node label",
+            ),
         ] {
             let (control, faults) = read(&[(key, value)]);
             assert_eq!(faults.len(), 1, "{key}={value}: {faults:?}");
