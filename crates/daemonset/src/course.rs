@@ -22,11 +22,12 @@ pub struct Course {
     pub number: i64,
     /// It was available everywhere once: nothing about it is held back any more.
     pub proven: bool,
-    /// Why its rollout was stopped.
+    /// Why its rollout was stopped, unless it was available everywhere after all.
     pub failed: Option<Arc<str>>,
     /// Through how many waves somebody let it pass.
     pub promoted: usize,
-    /// The older revision to fall back to; `None`: there is none, or the current one has proven itself.
+    /// The older revision to fall back to; `None`: there is none, the current one has proven itself, or no node can be
+    /// held back.
     pub stable: Option<Arc<Stable>>,
     /// The revision that failed last, when the present one came right after it.
     pub fell_back_from: Option<(i64, Arc<str>)>,
@@ -51,28 +52,30 @@ pub struct Stable {
 
 impl Course {
     /// Where a DaemonSet with this history stands when the named revision is the current one. Costs a look at each
-    /// revision, and the reading of one template.
-    pub(crate) fn of(history: &[RevisionFacts], current: &str) -> Self {
+    /// revision and, where nodes can be held back, the reading of one template.
+    pub(crate) fn of(daemon: &DaemonFacts, history: &[RevisionFacts], current: &str) -> Self {
+        let fallback = || {
+            let can_hold = daemon.control.holds_back();
+            can_hold.then(|| fallback(history, current)).flatten()
+        };
         let Some(target) = history.iter().find(|revision| revision.name == current) else {
             return Self {
-                stable: fallback(history, current),
+                stable: fallback(),
                 ..Self::default()
             };
         };
         let last_failed = history
             .iter()
             .filter(|revision| revision.name != current && revision.number + 1 == target.number)
+            // A newer one is no way back: it is somebody's next try.
+            .filter(|revision| target.created <= revision.created)
             .find_map(|revision| Some((revision.number, revision.failed.clone()?)));
         Self {
             number: target.number,
             proven: target.proven,
-            failed: target.failed.clone(),
+            failed: target.failed.clone().filter(|_| !target.proven),
             promoted: target.promoted,
-            stable: if target.proven {
-                None
-            } else {
-                fallback(history, current)
-            },
+            stable: if target.proven { None } else { fallback() },
             fell_back_from: last_failed,
         }
     }
@@ -82,7 +85,8 @@ impl Course {
 fn fallback(history: &[RevisionFacts], current: &str) -> Option<Arc<Stable>> {
     let revision = history
         .iter()
-        .filter(|revision| revision.name != current && revision.failed.is_none())
+        .filter(|revision| revision.name != current)
+        .filter(|revision| revision.proven || revision.failed.is_none())
         .max_by_key(|revision| (revision.proven, revision.number))?;
     let typed: PodTemplateSpec = serde_json::from_value((*revision.template).clone()).ok()?;
     let pod = typed.spec.unwrap_or_default();
@@ -130,7 +134,7 @@ impl Condition {
                 message,
             })
         };
-        if let Some(why) = &course.failed {
+        if let Some(why) = daemon.failed() {
             let message = format!("revision {}: {why}", course.number);
             return said(true, "RolloutHalted", message);
         }

@@ -298,6 +298,12 @@ impl DaemonFacts {
         self.course = course;
     }
 
+    /// Why the rollout is stopped; `None`: it is not, or nobody asks for that (any more).
+    pub fn failed(&self) -> Option<&Arc<str>> {
+        let failed = self.course.failed.as_ref();
+        failed.filter(|_| self.control.on_failure != OnFailure::Off)
+    }
+
     /// The empty selector of old stored data: nothing is done for it (spec/daemonset.md 9, step 2).
     pub fn selects_all(&self) -> bool {
         self.selector.is_empty()
@@ -321,7 +327,7 @@ fn strategy(strategy: &muster_model::k8s::api::apps::v1::DaemonSetUpdateStrategy
 }
 
 /// A node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct NodeFacts {
     /// Its name.
     pub name: NodeName,
@@ -331,6 +337,26 @@ pub struct NodeFacts {
     pub taints: Vec<Taint>,
     /// Since when its agent is out of reach, by the Ready condition (`Unknown`) or the taint `unreachable`.
     pub unreachable_since: Option<Timestamp>,
+    /// It was out of reach, if ever, before that: when its agent last said something new about being ready. `None`: it
+    /// does not say. Not compared: an agent that comes back changes [`Self::unreachable_since`] too, and whatever else
+    /// it says of being ready is nobody's business.
+    pub reachable_since: Option<Timestamp>,
+}
+
+impl PartialEq for NodeFacts {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            name,
+            labels,
+            taints,
+            unreachable_since,
+            reachable_since: _,
+        } = self;
+        *name == other.name
+            && *labels == other.labels
+            && *taints == other.taints
+            && *unreachable_since == other.unreachable_since
+    }
 }
 
 impl NodeFacts {
@@ -356,17 +382,20 @@ impl NodeFacts {
             .filter(|taint| taint.key == taint_key::UNREACHABLE)
             .filter_map(|taint| taint.time_added.as_ref().map(|time| time.0))
             .min();
-        let by_condition = node
+        let ready = node
             .status
             .iter()
             .flat_map(|status| status.conditions.iter().flatten())
-            .find(|found| found.type_ == condition::READY && found.status == "Unknown")
-            .and_then(|found| found.last_transition_time.as_ref().map(|time| time.0));
+            .find(|found| found.type_ == condition::READY);
+        let turned = ready.and_then(|found| found.last_transition_time.as_ref().map(|time| time.0));
+        let is_unknown = ready.is_some_and(|found| found.status == "Unknown");
+        let by_condition = turned.filter(|_| is_unknown);
         Self {
             name: node.metadata.name.clone().unwrap_or_default().into(),
             labels: node.metadata.labels.clone().unwrap_or_default(),
             taints,
             unreachable_since: [by_taint, by_condition].into_iter().flatten().min(),
+            reachable_since: turned.filter(|_| !is_unknown),
         }
     }
 }

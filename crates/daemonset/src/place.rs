@@ -127,6 +127,13 @@ pub enum Pulled {
     Failed(String),
 }
 
+impl Pulled {
+    /// Nothing has to be pulled before the old pod is stopped.
+    pub(crate) fn is_there(&self) -> bool {
+        matches!(self, Self::Unneeded | Self::Ready)
+    }
+}
+
 /// One node's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
@@ -255,11 +262,11 @@ pub fn place(
     let failing = if node.unreachable_since.is_some() {
         None
     } else {
-        failing(old.as_ref(), new.as_ref(), &pulled, rules, now)
+        failing(old.as_ref(), new.as_ref(), &pulled, rules, node, now)
     };
     let overdue_at = new
         .filter(|pod| !pod.is_available())
-        .and_then(|pod| overdue_at(pod.facts, rules))
+        .and_then(|pod| overdue_at(pod.facts, node, rules))
         .filter(|at| *at > now);
     Placement {
         verdict: verdict(&seen, &fit, node, skipped, retry_at),
@@ -287,9 +294,13 @@ pub fn place(
     }
 }
 
-/// When a pod that is not available by then counts as failed.
-fn overdue_at(pod: &PodFacts, rules: &Rules) -> Option<Timestamp> {
-    pod.created?.checked_add(rules.progress_deadline?).ok()
+/// When a pod that is not available by then counts as failed: a node that was out of reach has the whole time once it
+/// is back.
+fn overdue_at(pod: &PodFacts, node: &NodeFacts, rules: &Rules) -> Option<Timestamp> {
+    let begun = pod
+        .created?
+        .max(node.reachable_since.unwrap_or(Timestamp::MIN));
+    begun.checked_add(rules.progress_deadline?).ok()
 }
 
 fn failing(
@@ -297,6 +308,7 @@ fn failing(
     new: Option<&SeenPod<'_>>,
     pulled: &Pulled,
     rules: &Rules,
+    node: &NodeFacts,
     now: Timestamp,
 ) -> Option<Failing> {
     let of = |pod: &SeenPod<'_>, why: String| Failing {
@@ -308,11 +320,16 @@ fn failing(
         if let Some(why) = &new.facts.failing {
             return Some(of(new, why.clone()));
         }
-        if let (Some(at), Some(deadline)) = (overdue_at(new.facts, rules), rules.progress_deadline)
+        if let (Some(at), Some(deadline)) =
+            (overdue_at(new.facts, node, rules), rules.progress_deadline)
             && at <= now
         {
+            let since = match new.facts.created < node.reachable_since {
+                true => "its node was back",
+                false => "it was made",
+            };
             let why = format!(
-                "pod {} is not available {}s after it was made",
+                "pod {} is not available {}s after {since}",
                 new.facts.name,
                 deadline.as_secs()
             );

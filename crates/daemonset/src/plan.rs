@@ -183,7 +183,7 @@ fn fill_in(daemon: &DaemonFacts, placements: &Placements, release: &Release<'_>,
 
 /// Only a revision that was available everywhere is gone back to without asking.
 fn fallback(daemon: &DaemonFacts) -> Option<Arc<Stable>> {
-    let failed = daemon.control.on_failure == OnFailure::Rollback && daemon.course.failed.is_some();
+    let failed = daemon.control.on_failure == OnFailure::Rollback && daemon.failed().is_some();
     let stable = daemon.course.stable.as_ref();
     stable
         .filter(|stable| failed && stable.proven && !daemon.control.paused)
@@ -193,7 +193,7 @@ fn fallback(daemon: &DaemonFacts) -> Option<Arc<Stable>> {
 fn is_newly_proven(daemon: &DaemonFacts, placements: &Placements) -> bool {
     let (course, tally) = (&daemon.course, placements.tally());
     let everywhere = tally.through > 0 && tally.through + tally.skipped == tally.desired;
-    everywhere && course.number > 0 && !course.proven && course.failed.is_none()
+    everywhere && course.number > 0 && !course.proven && daemon.failed().is_none()
 }
 
 impl Plan {

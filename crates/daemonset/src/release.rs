@@ -83,6 +83,8 @@ pub enum WaveWait {
     Until(Timestamp),
     /// Somebody has to promote it.
     Promotion,
+    /// It has no node that can be reached, and no other node has tried the revision: somebody has to promote it.
+    Nobody,
 }
 
 impl fmt::Display for Hold {
@@ -110,6 +112,10 @@ impl fmt::Display for Hold {
                     }
                     WaveWait::Promotion => f.write_str(
                         "is through; somebody has to let it go on (`muster rollout promote`)",
+                    ),
+                    WaveWait::Nobody => f.write_str(
+                        "has no node to try the new revision on: label one, or let the rollout go on untried \
+                         (`muster rollout promote`)",
                     ),
                 }
             }
@@ -148,7 +154,7 @@ pub struct Release<'a> {
     count_limit: usize,
     /// Most nodes of the new revision at all.
     limit: usize,
-    /// Most nodes whose new pod is not available, for pods that were lost (blast radius).
+    /// Most nodes whose new pod is not available (blast radius), where there is a revision to fall back to.
     most_unproven: usize,
     stays: usize,
     closed: u64,
@@ -223,11 +229,9 @@ impl<'a> Release<'a> {
     /// From which revision a pod that `placement`'s node lacks is made now; `None`: it is held back, and no older revision
     /// fits the node.
     pub(crate) fn source(&self, turns: &mut Turns<'_>, placement: &Placement) -> Option<From> {
-        let held =
-            turns.closed_to(&placement.group).is_some() || turns.unproven >= self.most_unproven;
+        let held = turns.closed_to(&placement.group).is_some() || turns.room() == 0;
         if !held || !self.has_stable {
-            turns.made += 1;
-            turns.unproven += 1;
+            turns.take(placement);
             return Some(From::Current);
         }
         placement.fits_stable.then_some(From::Stable)
@@ -249,6 +253,8 @@ impl<'a> Release<'a> {
             };
             let wait = match (through, wave.pause) {
                 (Err(missing), _) => Some(WaveWait::Nodes(missing)),
+                // A label that no node has, or the only canary out of reach: that is not a canary that went well.
+                (Ok(_), _) if tally.through == 0 => Some(WaveWait::Nobody),
                 (Ok(_), Pause::UntilPromoted) => Some(WaveWait::Promotion),
                 (Ok(since), Pause::For(pause)) => since
                     .and_then(|since| since.checked_add(pause).ok())
@@ -304,21 +310,23 @@ impl<'a> Release<'a> {
 }
 
 fn whole_hold(daemon: &DaemonFacts) -> Option<Hold> {
-    let (control, course) = (&daemon.control, &daemon.course);
+    let control = &daemon.control;
     if let Some(why) = control.unreadable.clone() {
         return Some(Hold::Unreadable { why });
     }
     if control.paused {
         return Some(Hold::Paused);
     }
-    let failed = course.failed.clone()?;
-    (control.on_failure != OnFailure::Off).then_some(Hold::Halted { why: failed })
+    let why = Arc::clone(daemon.failed()?);
+    Some(Hold::Halted { why })
 }
 
 /// With `on-failure` no more nodes run an unproven pod that is not available than the budget has room for, also where
-/// pods were lost for other reasons. `OnDelete` has no budget: who deletes pods there asks for the new revision.
+/// pods were lost for other reasons or do not work. `OnDelete` has no budget: who deletes pods there asks for the new
+/// revision. Without a revision to fall back to there is nothing better than the new one.
 fn most_unproven(daemon: &DaemonFacts, desired: usize) -> usize {
-    if daemon.control.on_failure == OnFailure::Off || daemon.course.proven {
+    let (control, course) = (&daemon.control, &daemon.course);
+    if control.on_failure == OnFailure::Off || course.proven || course.stable.is_none() {
         return usize::MAX;
     }
     Budget::of(daemon.strategy, desired).map_or(usize::MAX, |budget| {
@@ -337,30 +345,39 @@ fn pull_hold(placement: &Placement) -> Option<Hold> {
 /// The turns that are given in one plan.
 pub(crate) struct Turns<'a> {
     release: &'a Release<'a>,
+    placements: &'a Placements,
     /// Nodes that have, or are about to have, the new revision.
-    pub(crate) made: usize,
-    /// Nodes whose new pod is not available.
-    pub(crate) unproven: usize,
-    busy: BTreeMap<Arc<str>, usize>,
+    made: usize,
+    /// Nodes whose new pod is not available, or that are about to have one.
+    unproven: usize,
+    /// Nodes that had their turn, by failure domain.
+    taken: BTreeMap<Arc<str>, usize>,
 }
 
 impl<'a> Turns<'a> {
-    pub(crate) fn begin(release: &'a Release<'a>, placements: &Placements) -> Self {
+    pub(crate) fn begin(release: &'a Release<'a>, placements: &'a Placements) -> Self {
         let tally = placements.tally();
         Self {
             release,
-            made: tally.desired.saturating_sub(tally.with_old),
-            unproven: tally.unproven,
-            busy: placements.busy_domains().clone(),
+            placements,
+            made: tally.desired.saturating_sub(tally.only_old),
+            unproven: tally.unproven + tally.bare,
+            taken: BTreeMap::new(),
         }
     }
 
     /// The same, for pods that are missing: only nodes that have a new pod count as made.
-    pub(crate) fn for_missing(release: &'a Release<'a>, placements: &Placements) -> Self {
+    pub(crate) fn for_missing(release: &'a Release<'a>, placements: &'a Placements) -> Self {
         Self {
             made: placements.tally().with_new,
+            unproven: placements.tally().unproven,
             ..Self::begin(release, placements)
         }
+    }
+
+    /// How many more nodes may have a new pod that is not available.
+    pub(crate) fn room(&self) -> usize {
+        self.release.most_unproven.saturating_sub(self.unproven)
     }
 
     /// What closes a group altogether, or is used up.
@@ -388,7 +405,9 @@ impl<'a> Turns<'a> {
     pub(crate) fn full(&self, group: &Group) -> Option<Hold> {
         let most = self.release.control.domain.as_ref()?.most;
         let domain = group.domain.as_ref()?;
-        let busy = self.busy.get(domain).copied().unwrap_or_default();
+        let count =
+            |busy: &BTreeMap<Arc<str>, usize>| busy.get(domain).copied().unwrap_or_default();
+        let busy = count(self.placements.busy_domains()) + count(&self.taken);
         (busy >= most).then(|| Hold::Domain {
             domain: Arc::clone(domain),
         })
@@ -397,8 +416,9 @@ impl<'a> Turns<'a> {
     /// A node has its turn.
     pub(crate) fn take(&mut self, placement: &Placement) {
         self.made += usize::from(placement.counts.desired);
+        self.unproven += usize::from(placement.counts.desired);
         if let (Some(domain), false) = (&placement.group.domain, is_busy(placement.part)) {
-            *self.busy.entry(Arc::clone(domain)).or_default() += 1;
+            *self.taken.entry(Arc::clone(domain)).or_default() += 1;
         }
     }
 }

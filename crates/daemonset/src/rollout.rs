@@ -14,13 +14,16 @@
 //! 2. A pod that is Ready but not available yet still serves: deleting it adds no node to those that are out, but
 //!    the nodes without a *Ready* pod stay within `maxUnavailable` too. This is stricter than spec 12.3, which
 //!    deletes such pods at once.
-//! 3. An old pod that is not Ready serves nobody: it goes at once, whatever the limit.
+//! 3. An old pod that is not Ready serves nobody: it goes at once, whatever the limit. (With `muster.dev/on-failure`,
+//!    while the new revision is unproven, only as long as no more than the limit run a new pod that is not available.)
 //! 4. With surge, an available old pod goes only when its successor is available or, where the node should not
 //!    run the daemon any more, when more nodes are available than desired. Never more than two live pods per node.
 //! 5. A node out of reach since before the rollout is neither counted nor touched (unless the annotation
 //!    `muster.dev/offline-nodes: count` asks for Kubernetes' own counting), and neither is a node that may not
 //!    keep the daemon: placing clears that one.
 //! 6. Turns are taken in the order of node names.
+
+use std::collections::BTreeSet;
 
 use muster_model::pod_status::Availability;
 
@@ -224,7 +227,8 @@ fn replace(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan:
     let without_ready = count(Part::Out { serving: false }) + down;
     let without_available = without_ready + count(Part::Out { serving: true }) + warm;
     let left = |out: usize| budget.max_unavailable.saturating_sub(out);
-    delete_in_turn(placements, Part::OldDown, down, turns, plan);
+    let room = turns.room();
+    delete_in_turn(placements, Part::OldDown, room, turns, plan);
     delete_in_turn(placements, Part::OldWarm, left(without_ready), turns, plan);
     let mut left = left(without_available);
     // Images are asked for on as many nodes as this wave and the next have.
@@ -269,7 +273,7 @@ fn surge(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan: &
         (Part::SurgeTurn, budget.max_surge.saturating_sub(used)),
     ] {
         let mut line = placements.line(part);
-        for _ in 0..most {
+        for _ in 0..most.min(turns.room()) {
             let Some((node, placement)) = line.next(|group| {
                 turns.closed_to(group).is_none()
                     && (part == Part::SurgeNow || turns.full(group).is_none())
@@ -290,7 +294,8 @@ fn surge(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan: &
     ] {
         let mut line = placements.line(part);
         for _ in 0..most {
-            let Some((node, placement)) = line.next(|_| true) else {
+            let Some((node, placement)) = line.next(|group| turns.closed_to(group).is_none())
+            else {
                 break;
             };
             if !delete_old(node, placement, DeleteWhy::Outdated, plan) {
@@ -312,6 +317,10 @@ fn delete_in_turn(
         let Some((node, placement)) = line.next(|group| turns.closed_to(group).is_none()) else {
             return;
         };
+        // What serves goes on serving until the images are there.
+        if part == Part::OldWarm && !placement.pulled.is_there() {
+            continue;
+        }
         turns.take(placement);
         if !delete_old(node, placement, DeleteWhy::Outdated, plan) {
             return;
@@ -344,8 +353,9 @@ fn repair(daemon: &DaemonFacts, placements: &Placements, turns: &Turns<'_>, plan
             on_delete
         }
     };
+    let gone: BTreeSet<NodeName> = plan.deletes.iter().map(|gone| gone.node.clone()).collect();
     for node in placements.failing_old() {
-        let Some(placement) = placements.get(node) else {
+        let Some(placement) = placements.get(node).filter(|_| !gone.contains(node)) else {
             continue;
         };
         let due = placement.part == Part::OldDown

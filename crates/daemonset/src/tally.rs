@@ -33,10 +33,14 @@ pub struct Tally {
     pub available_parts: usize,
     /// Nodes that should run the daemon and have an older pod.
     pub with_old: usize,
+    /// ... and none of the current revision beside it (surge).
+    pub only_old: usize,
     /// ... a pod of the current revision.
     pub with_new: usize,
-    /// ... one that is not available.
+    /// ... one that is not available, though the node does not count as out of reach since before the rollout.
     pub unproven: usize,
+    /// Nodes that should run the daemon and have neither, likewise: the pod is missing, stopping, or one too many.
+    pub bare: usize,
     /// ... nothing but an available pod of the current revision.
     pub through: usize,
     /// ... are out of reach since before the rollout.
@@ -277,6 +281,7 @@ impl Placements {
     fn add_counts(&mut self, placement: &Placement, change: fn(&mut usize)) {
         let (counts, tally) = (placement.counts, &mut self.tally);
         let (old, new) = (placement.old.is_some(), placement.new.is_some());
+        let in_play = counts.desired && placement.part != Part::Skipped;
         for (holds, total) in [
             (counts.desired, &mut tally.desired),
             (counts.current, &mut tally.current),
@@ -286,11 +291,13 @@ impl Placements {
             (counts.updated, &mut tally.updated),
             (placement.part.is_available(), &mut tally.available_parts),
             (counts.desired && old, &mut tally.with_old),
+            (counts.desired && old && !new, &mut tally.only_old),
             (counts.desired && new, &mut tally.with_new),
             (
-                counts.desired && new && !placement.new_available,
+                in_play && new && !placement.new_available,
                 &mut tally.unproven,
             ),
+            (in_play && !old && !new, &mut tally.bare),
             (is_through(placement), &mut tally.through),
             (
                 counts.desired && placement.part == Part::Skipped,

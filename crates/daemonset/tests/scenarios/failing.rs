@@ -263,3 +263,120 @@ fn on_delete_leaves_pods_that_work_alone() {
     world.set_ready_on("n2", false);
     assert_eq!(world.syncs(3), [(0, 0); 3]);
 }
+
+#[test]
+fn a_pod_made_from_the_older_revision_is_left_to_start() {
+    let mut world = running("halt", 5);
+    world.annotate("failure-threshold", "5");
+    break_first(&mut world);
+    let lost = world.only("n2");
+    world.remove_pod(&lost);
+    assert_eq!(world.sync(), (1, 0));
+    let back = world.only("n2");
+    // It is of an older revision and not Ready yet: no reason to make it again and again.
+    assert_eq!(world.syncs(6), [(0, 0); 6]);
+    assert_eq!(world.only("n2"), back);
+}
+
+#[test]
+fn old_pods_that_do_not_work_are_replaced_by_an_unproven_revision_within_the_budget_only() {
+    let mut world = running("halt", 6);
+    for node in ["n1", "n2", "n3", "n4"] {
+        world.set_ready_on(node, false);
+    }
+    world.set_image("img:2");
+    assert_eq!(world.syncs(2), [(0, 1), (1, 0)]);
+    assert_eq!(world.syncs(4), [(0, 0); 4]);
+    assert_eq!(world.updated(), 1);
+    world.settle_down();
+    assert_eq!(world.updated(), 6);
+}
+
+#[test]
+fn a_surge_touches_no_more_nodes_with_an_unproven_revision_than_its_budget() {
+    let mut world = running("halt", 6);
+    world.set_budget(json!(0), json!(2));
+    for node in ["n1", "n2", "n3", "n4"] {
+        world.set_ready_on(node, false);
+    }
+    world.set_image("img:2");
+    assert_eq!(world.sync(), (2, 0));
+    world.syncs(4);
+    assert_eq!(world.updated(), 2);
+    world.settle_down();
+    assert_eq!(world.updated(), 6);
+}
+
+#[test]
+fn a_fix_after_a_failed_canary_takes_its_pod_once() {
+    let mut world = running("halt", 4);
+    world.annotate("canary", "1");
+    break_first(&mut world);
+    world.syncs(3);
+    world.set_image("img:3");
+    assert_eq!(world.syncs(2), [(0, 1), (1, 0)]);
+    assert_eq!(world.updated(), 1);
+}
+
+#[test]
+fn a_node_that_was_out_of_reach_has_the_whole_deadline_when_it_is_back() {
+    let mut world = running("rollback", 3);
+    world.annotate("progress-deadline", "2m");
+    world.set_image("img:2");
+    world.syncs(2);
+    world.pass(1);
+    world.lose("n0");
+    world.pass(3_600);
+    world.syncs(2);
+    world.find_again("n0");
+    world.syncs(2);
+    world.pass(119);
+    world.syncs(2);
+    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    world.pass(1);
+    world.sync();
+    let failed = world.history.iter().find_map(|one| one.failed.clone());
+    assert_eq!(
+        failed.as_deref(),
+        Some(
+            "it failed on 1 of 3 nodes (n0: pod web-00004 is not available 120s after its node was back)"
+        )
+    );
+}
+
+#[test]
+fn the_condition_ends_with_the_template_that_a_person_puts_in_its_place() {
+    let mut world = running("halt", 3);
+    let broken = break_first(&mut world);
+    world.syncs(3);
+    assert_eq!(condition(&world).1, "RolloutHalted");
+    world.pass(60);
+    world.set_image("img:3");
+    world.sync();
+    world.remove_pod_if_there(&broken);
+    world.settle_down();
+    assert_eq!(world.updated(), 3);
+    assert_eq!(condition(&world).0, "False");
+}
+
+#[test]
+fn a_failure_is_forgotten_when_nobody_asks_for_failures_any_more() {
+    let mut world = running("halt", 3);
+    break_first(&mut world);
+    world.syncs(3);
+    world.annotations().remove("muster.dev/on-failure");
+    world.sync();
+    assert_eq!(condition(&world).0, "False");
+    // The cause was elsewhere.
+    let healed = world.only("n0");
+    world.edit_pod(&healed).failing = None;
+    world.settle_down();
+    assert_eq!(world.updated(), 3);
+    // It is available everywhere: asked for again, its old failure stops nothing.
+    world.annotate("on-failure", "halt");
+    world.settle_down();
+    assert_eq!(condition(&world).0, "False");
+    let proven = world.history.iter().find(|one| one.number == 2);
+    assert!(proven.unwrap().proven);
+    assert_eq!(world.hold("n0"), "");
+}

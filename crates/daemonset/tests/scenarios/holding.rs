@@ -320,3 +320,75 @@ fn annotations_that_cannot_be_read_hold_everything() {
             .starts_with("an annotation cannot be read: metadata.annotations[muster.dev/canary]")
     );
 }
+
+#[test]
+fn a_node_that_surges_counts_for_its_wave_before_its_old_pod_is_gone() {
+    let mut world = World::running(5);
+    world.set_budget(json!(0), json!("100%"));
+    world.annotate("canary", "1");
+    world.set_image("img:2");
+    assert_eq!(world.sync(), (1, 0));
+    // The new pod takes its time: no other node becomes a canary meanwhile.
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+    assert_eq!(updated_nodes(&world), ["n0"]);
+}
+
+#[test]
+fn a_canary_that_no_node_tries_lets_nothing_pass_by_itself() {
+    let mut world = World::running(4);
+    world.annotate("canary", "canary=yes");
+    world.annotate("canary-pause", "10m");
+    world.set_image("img:2");
+    assert_eq!(roll(&mut world), Vec::<String>::new());
+    world.pass(100_000);
+    assert_eq!(roll(&mut world), Vec::<String>::new());
+    assert_eq!(
+        world.hold("n1"),
+        "wave 1 of 1 (canary=yes) has no node to try the new revision on: label one, or let the rollout go on \
+         untried (`muster rollout promote`)"
+    );
+    world.promote(1);
+    assert_eq!(roll(&mut world).len(), 4);
+}
+
+#[test]
+fn a_canary_whose_only_node_is_out_of_reach_has_tried_nothing() {
+    let mut world = World::running(4);
+    world.label("n3", "canary", "yes");
+    world.annotate("canary", "canary=yes");
+    world.annotate("canary-pause", "10m");
+    world.lose("n3");
+    world.pass(60);
+    world.set_image("img:2");
+    assert_eq!(roll(&mut world), Vec::<String>::new());
+    world.regain("n3");
+    assert_eq!(roll(&mut world), ["n3"]);
+    world.pass(600);
+    assert_eq!(roll(&mut world).len(), 4);
+}
+
+#[test]
+fn a_pod_that_has_just_turned_ready_is_not_stopped_before_the_images_are_there() {
+    let mut world = World::running(3);
+    world.min_ready(30);
+    world.settle_down();
+    world.pass(60);
+    world.annotate("pre-pull", "true");
+    // Ready, though not for long enough.
+    world.set_ready_on("n1", false);
+    world.set_ready_on("n1", true);
+    world.set_image("img:2");
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+}
+
+#[test]
+fn a_pause_keeps_a_pod_where_the_daemon_should_not_run_any_more() {
+    for budget in [(json!(1), json!(0)), (json!(0), json!(1))] {
+        let mut world = World::running(3);
+        world.set_budget(budget.0, budget.1);
+        world.annotate("paused", "true");
+        world.set_image("img:2");
+        world.taint("n1", &["k=v:NoSchedule"]);
+        assert_eq!(world.syncs(3), [(0, 0); 3]);
+    }
+}

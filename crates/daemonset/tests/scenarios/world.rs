@@ -178,6 +178,14 @@ impl World {
         self.set_ready_on(name, true);
     }
 
+    /// The agent is back; its pods are as they were, and not Ready yet.
+    pub(crate) fn find_again(&mut self, name: &str) {
+        let since = muster_model::time::to_seconds_text(self.now());
+        self.edit_node(name)["status"] = json!({
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
+        });
+    }
+
     /// Changes `spec` outside of the template.
     pub(crate) fn edit_spec(&mut self, edit: impl FnOnce(&mut Value)) {
         edit(&mut self.daemon["spec"]);
@@ -218,6 +226,13 @@ impl World {
     /// An annotation below `muster.dev/`.
     pub(crate) fn annotate(&mut self, key: &str, value: &str) {
         self.daemon["metadata"]["annotations"][format!("muster.dev/{key}")] = value.into();
+    }
+
+    /// All annotations of the DaemonSet.
+    pub(crate) fn annotations(&mut self) -> &mut serde_json::Map<String, Value> {
+        self.daemon["metadata"]["annotations"]
+            .as_object_mut()
+            .unwrap()
     }
 
     /// Somebody lets the current revision pass so many waves.
