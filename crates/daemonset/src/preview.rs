@@ -115,6 +115,8 @@ struct Game {
     coming: BTreeSet<(Timestamp, NodeName, PodUid)>,
     out_since: BTreeMap<NodeName, Timestamp>,
     made: usize,
+    /// When something last happened that nobody had to wait for the author's leave for.
+    moved_at: Timestamp,
     preview: Preview,
 }
 
@@ -129,6 +131,7 @@ impl Game {
             coming: BTreeSet::new(),
             out_since: BTreeMap::new(),
             made: 0,
+            moved_at: now,
             preview: Preview::default(),
         }
     }
@@ -173,20 +176,26 @@ impl Game {
             if self.carry_out(&plan) {
                 continue;
             }
-            let next = self.coming.first().map(|(at, _, _)| *at);
-            let Some(next) = next.into_iter().chain(plan.requeue_at).min() else {
-                if self.promote() {
-                    continue;
-                }
+            if self.coming.is_empty() && self.promote() {
+                continue;
+            }
+            let coming = self.coming.first().map(|(at, _, _)| *at);
+            let turning = self.placements.next_change().filter(|at| *at > self.now);
+            let moves = coming.into_iter().chain(turning).min();
+            let allowed = match moves {
+                None => self.wait(),
+                Some(_) => plan.requeue_at,
+            };
+            let Some(next) = moves.into_iter().chain(allowed).min() else {
                 return;
             };
             if next.duration_since(self.start) > LONGEST {
                 break;
             }
-            if self.coming.is_empty() {
-                self.wait_for(next);
-            }
             self.now = self.now.max(next);
+            if moves == Some(next) {
+                self.moved_at = self.now;
+            }
             self.happen();
         }
         self.preview.cut_off = true;
@@ -292,6 +301,7 @@ impl Game {
         }
         let after = self.now.duration_since(self.start);
         match self.preview.steps.last_mut() {
+            Some(last) if last.what == what && matches!(what, What::Wait(_)) => {}
             Some(last) if last.after == after && last.what == what => last.nodes.extend(nodes),
             _ => self.preview.steps.push(Step { after, what, nodes }),
         }
@@ -368,42 +378,34 @@ impl Game {
         }
     }
 
-    /// A wait that the author asked for, told once.
-    fn wait_for(&mut self, next: Timestamp) {
+    /// Nothing moves by itself any more: what time lets go next, told once; `None`: time alone lets nothing go.
+    fn wait(&mut self) -> Option<Timestamp> {
         let release = Release::of(&self.scene.daemon, &self.placements, self.now);
-        if self.placements.tally().with_old == 0 || next <= self.now {
-            return;
-        }
-        let hold = release.hold().or_else(|| {
-            let mut waiting = self.placements.iter();
-            waiting.find_map(|(_, placement)| {
+        let hold = {
+            let mut holds = self.placements.iter().filter_map(|(_, placement)| {
                 placement.old.as_ref()?;
                 release.hold_of(&self.placements, placement)
-            })
-        });
-        if let Some(hold) = hold {
-            self.note(What::Wait(hold.to_string()), Vec::new());
-        }
+            });
+            holds.find(ends_by_itself)?
+        };
+        let next = release.next;
+        self.note(What::Wait(hold.to_string()), Vec::new());
+        next
     }
 
     /// Lets a wave pass that waits for a person. `false`: that is not what is waited for.
     fn promote(&mut self) -> bool {
         let release = Release::of(&self.scene.daemon, &self.placements, self.now);
-        let Some(Hold::Wave {
-            wave,
-            wait: WaveWait::Promotion,
-            ..
-        }) = release.hold()
-        else {
+        let hold = release.hold();
+        let Some(Hold::Wave { wave, wait, .. }) = &hold else {
             return false;
         };
-        if self.placements.tally().with_old == 0 {
+        let is_asked = matches!(wait, WaveWait::Promotion | WaveWait::Nobody);
+        if !is_asked || self.placements.tally().with_old == 0 {
             return false;
         }
-        let text = release
-            .hold()
-            .map(|hold| hold.to_string())
-            .unwrap_or_default();
+        let wave = *wave;
+        let text = hold.map(|hold| hold.to_string()).unwrap_or_default();
         self.scene.daemon.course.promoted = wave;
         self.note(What::Wait(text), Vec::new());
         true
@@ -421,10 +423,31 @@ impl Game {
             (name.clone(), why)
         });
         self.preview.left = left.collect();
+        // A wait that led to nothing is told by the nodes that are left.
+        let leads_nowhere = |step: &Step| matches!(step.what, What::Wait(_));
+        while !self.preview.cut_off && self.preview.steps.last().is_some_and(leads_nowhere) {
+            self.preview.steps.pop();
+        }
         self.preview.takes = match self.preview.steps.is_empty() {
             true => SignedDuration::ZERO,
-            false => self.now.duration_since(self.start),
+            false => self.moved_at.duration_since(self.start),
         };
         self.preview
+    }
+}
+
+/// Whether time alone ends a hold.
+fn ends_by_itself(hold: &Hold) -> bool {
+    match hold {
+        Hold::Window { opens_at } => opens_at.is_some(),
+        Hold::Wave { wait, .. } => matches!(wait, WaveWait::Until(_)),
+        Hold::Paused
+        | Hold::Unreadable { .. }
+        | Hold::Halted { .. }
+        | Hold::Partition { .. }
+        | Hold::Domain { .. }
+        | Hold::Pulling
+        | Hold::PullFailed { .. }
+        | Hold::OnDelete => false,
     }
 }

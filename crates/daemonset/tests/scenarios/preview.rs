@@ -158,3 +158,41 @@ fn windows_are_waited_for_and_new_nodes_are_filled_first() {
     );
     assert!(said.contains(&"+7200s Replace n0".to_owned()), "{said:?}");
 }
+
+#[test]
+fn a_canary_is_promoted_also_where_windows_open_and_close() {
+    // The world starts at 2026-01-01T00:00:00Z, a Thursday.
+    let mut world = World::running(3);
+    world.set_budget(json!(2), json!(0));
+    world.annotate("canary", "1");
+    world.annotate("maintenance-windows", "*: daily 02:00-04:00");
+    world.set_image("img:2");
+    let preview = look(&world);
+    assert_eq!(
+        steps(&preview),
+        [
+            "+0s Wait its maintenance window opens at 2026-01-01T02:00:00Z",
+            "+7200s Replace n0",
+            "+7235s Wait wave 1 of 1 (1) is through; somebody has to let it go on (`muster rollout promote`)",
+            "+7235s Replace n1 n2",
+        ]
+    );
+    assert!(!preview.cut_off);
+}
+
+#[test]
+fn nodes_that_no_time_lets_go_end_the_preview_whatever_windows_there_are() {
+    let mut world = World::running(3);
+    world.annotate("maintenance-windows", "*: daily 00:00-04:00");
+    world.annotate("partition", "2");
+    world.set_image("img:2");
+    let preview = look(&world);
+    assert_eq!(steps(&preview), ["+0s Replace n0"]);
+    assert_eq!(preview.takes.as_secs(), 35);
+    assert_eq!(preview.left.len(), 2);
+    assert!(!preview.cut_off);
+    world.annotate("paused", "true");
+    let preview = look(&world);
+    assert_eq!(steps(&preview), Vec::<String>::new());
+    assert_eq!((preview.takes.as_secs(), preview.cut_off), (0, false));
+}
