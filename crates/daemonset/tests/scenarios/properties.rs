@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use muster_daemonset::plan::Plan;
+use muster_daemonset::control::OnFailure;
+use muster_daemonset::place::DeleteWhy;
+use muster_daemonset::plan::{CreateWhy, From, Plan};
 use muster_daemonset::rollout::{Budget, Part};
-use muster_daemonset::{NodeName, Placements, PodFacts, place, plan};
+use muster_daemonset::{DaemonFacts, NodeName, Placements, PodFacts, place, plan};
 use muster_model::pod_status::{Availability, Phase};
+use muster_model::pre_pull::{Answer, State};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -32,8 +35,30 @@ enum Event {
     MinReady(i64),
     Selector(bool),
     OnDelete,
+    /// One of [`CONTROLS`] is set.
+    Control(usize),
+    /// All of them are taken away.
+    NoControl,
+    Crash(usize),
+    Pulled(usize, bool),
+    Promote(usize),
     Sync,
 }
+
+const CONTROLS: [(&str, &str); 12] = [
+    ("paused", "true"),
+    ("paused", "false"),
+    ("on-failure", "halt"),
+    ("on-failure", "rollback"),
+    ("failure-threshold", "40%"),
+    ("progress-deadline", "30s"),
+    ("canary", "pool=a"),
+    ("canary", "2"),
+    ("waves", "1; pool=a; 60%"),
+    ("partition", "2"),
+    ("pre-pull", "true"),
+    ("failure-domain", "pool"),
+];
 
 const TAINTS: [&[&str]; 4] = [
     &[],
@@ -64,6 +89,11 @@ fn event() -> impl Strategy<Value = Event> {
         1 => prop_oneof![Just(0), Just(10)].prop_map(Event::MinReady),
         1 => any::<bool>().prop_map(Event::Selector),
         1 => Just(Event::OnDelete),
+        3 => (0..CONTROLS.len()).prop_map(Event::Control),
+        1 => Just(Event::NoControl),
+        2 => (0..8_usize).prop_map(Event::Crash),
+        2 => ((0..8_usize), any::<bool>()).prop_map(|(n, well)| Event::Pulled(n, well)),
+        1 => (0..4_usize).prop_map(Event::Promote),
         16 => Just(Event::Sync),
     ]
 }
@@ -141,6 +171,30 @@ fn happen(world: &mut World, event: &Event, surging: bool) {
             };
         }),
         Event::OnDelete if !surging => world.on_delete(),
+        Event::Control(index) => {
+            let (key, value) = CONTROLS[*index];
+            world.annotate(key, value);
+        }
+        Event::NoControl => world.uncontrol(),
+        Event::Crash(n) => {
+            if let Some(pod) = pod_on(world, n)
+                && !world.pods[&pod].phase.is_terminal()
+            {
+                world.crash(&pod);
+            }
+        }
+        Event::Pulled(n, well) => {
+            if let Some(pod) = pod_on(world, n) {
+                let state = if *well {
+                    State::Pulled
+                } else {
+                    State::Failed("no such image".to_owned())
+                };
+                let revision = world.facts().rules.target.hash;
+                world.edit_pod(&pod).pull_answer = Some(Answer { revision, state });
+            }
+        }
+        Event::Promote(waves) => world.promote_if_made(*waves),
         Event::Sync => {
             let plan = checked_sync(world);
             check_live(world, surging, &plan);
@@ -179,14 +233,55 @@ fn out(world: &World, gone: &[PodFacts]) -> (usize, usize) {
     (unavailable, unready)
 }
 
+/// What holds a rollout, holds it: nothing old goes while it is paused or has failed, and no more nodes than the budget get
+/// an unproven pod.
+fn check_holds(world: &World, plan: &Plan, before: &DaemonFacts) {
+    let (control, course) = (&before.control, &before.course);
+    let watched = control.on_failure != OnFailure::Off;
+    let held =
+        control.paused || control.unreadable.is_some() || (watched && course.failed.is_some());
+    if held {
+        let rolled = plan
+            .deletes
+            .iter()
+            .find(|delete| delete.why == DeleteWhy::Outdated);
+        let surged = plan
+            .creates
+            .iter()
+            .find(|create| create.why == CreateWhy::Surge);
+        assert!(surged.is_none(), "surged while held:\n{plan}");
+        // A surge's leftovers are no update: the node should not run the daemon any more.
+        assert!(
+            before.rules.surging || rolled.is_none(),
+            "rolled while held:\n{plan}"
+        );
+    }
+    let budget = Budget::of(before.strategy, world.placements.tally().desired);
+    if let (true, false, Some(_), Some(budget)) = (watched, course.proven, &course.stable, budget) {
+        let most = budget.max_unavailable.max(budget.max_surge).max(1);
+        let unproven = world.placements.tally().unproven;
+        let fresh = plan
+            .creates
+            .iter()
+            .filter(|create| create.why == CreateWhy::Missing && create.from == From::Current)
+            .count();
+        assert!(
+            fresh <= most.saturating_sub(unproven),
+            "{unproven} unproven, {fresh} more, {most} allowed:\n{plan}"
+        );
+    }
+}
+
 /// A sync whose deletions are held against the budget.
 fn checked_sync(world: &mut World) -> Plan {
+    world.settle_history();
     let before_pods = world.pods.clone();
     // Settles the history first, as a sync does, so that the look below sees what the sync sees.
     let daemon = world.facts();
     world.place_all(&daemon);
     world.sync();
     let plan = world.last_plan.clone();
+    check_holds(world, &plan, &daemon);
     let after_pods = std::mem::replace(&mut world.pods, before_pods);
     let gone: Vec<PodFacts> = plan
         .deletes
@@ -252,6 +347,10 @@ proptest! {
         }
         for node in world.nodes.keys().cloned().collect::<Vec<_>>() {
             world.regain(&node);
+        }
+        world.uncontrol();
+        for name in world.pods.keys().cloned().collect::<Vec<_>>() {
+            world.edit_pod(&name).failing = None;
         }
         set_budget(&mut world, budget, surging);
         let mut idle = 0;

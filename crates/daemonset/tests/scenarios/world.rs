@@ -242,6 +242,22 @@ impl World {
         history.find(|one| one.name == current).unwrap().promoted = waves;
     }
 
+    /// The same, if that revision exists yet.
+    pub(crate) fn promote_if_made(&mut self, waves: usize) {
+        let current = self.facts().rules.target.revision_name;
+        if let Some(revision) = self.history.iter_mut().find(|one| one.name == current) {
+            revision.promoted = waves;
+        }
+    }
+
+    /// No annotation below `muster.dev/` any more.
+    pub(crate) fn uncontrol(&mut self) {
+        let annotations = self.daemon["metadata"]["annotations"].as_object_mut();
+        annotations
+            .unwrap()
+            .retain(|key, _| !key.starts_with("muster.dev/"));
+    }
+
     /// What holds the pod of a node, the budget aside.
     pub(crate) fn hold(&mut self, node: &str) -> String {
         let daemon = self.facts();
@@ -473,7 +489,7 @@ impl World {
         (0..count).map(|_| self.sync()).collect()
     }
 
-    fn settle_history(&mut self) {
+    pub(crate) fn settle_history(&mut self) {
         let daemon = self.facts();
         let settlement = revision::settle(&daemon, &self.history);
         if let Some(new) = &settlement.create {
