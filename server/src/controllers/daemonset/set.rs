@@ -45,6 +45,8 @@ pub(super) struct Set {
     borrowed: BTreeMap<String, RevisionFacts>,
     /// Facts of `revisions` and `borrowed`; `None`: to be taken anew.
     history: Option<Arc<[RevisionFacts]>>,
+    /// What that history was settled to, when nothing was left to be done.
+    settled: Option<Arc<Settlement>>,
     /// Nodes to be placed again.
     dirty: BTreeSet<NodeName>,
     /// What all placements were made with.
@@ -65,6 +67,7 @@ impl Set {
             revisions: BTreeMap::new(),
             borrowed: BTreeMap::new(),
             history: None,
+            settled: None,
             dirty: BTreeSet::new(),
             placed_with: None,
         }
@@ -73,6 +76,11 @@ impl Set {
     /// Takes a newer version of the same DaemonSet. `true`: it says something new.
     pub(super) fn update(&mut self, stored: Arc<Stored>, mut facts: DaemonFacts) -> bool {
         facts.keep_history_of(&self.facts);
+        if facts.template != self.facts.template
+            || facts.collision_count != self.facts.collision_count
+        {
+            self.settled = None;
+        }
         let changed = facts != self.facts;
         if facts.selector != self.facts.selector || facts.terminating != self.facts.terminating {
             self.facts = facts;
@@ -171,14 +179,14 @@ impl Set {
         self.borrowed.remove(stored.name());
         self.revisions
             .insert(stored.name().to_owned(), stored.clone());
-        self.history = None;
+        self.forget_history();
     }
 
     /// Forgets a revision. `true`: it was known.
     pub(super) fn remove_revision(&mut self, name: &str) -> bool {
         let known = self.revisions.remove(name).is_some() | self.borrowed.remove(name).is_some();
         if known {
-            self.history = None;
+            self.forget_history();
         }
         known
     }
@@ -186,7 +194,7 @@ impl Set {
     /// Uses a revision of somebody else that has our name and data.
     pub(super) fn borrow_revision(&mut self, revision: RevisionFacts) {
         self.borrowed.insert(revision.name.clone(), revision);
-        self.history = None;
+        self.forget_history();
     }
 
     /// Revisions that name this DaemonSet but do not match it any more.
@@ -194,6 +202,11 @@ impl Set {
         self.revisions
             .values()
             .filter(|stored| claim_object(&self.facts, stored.object()) == Claim::Release)
+    }
+
+    fn forget_history(&mut self) {
+        self.history = None;
+        self.settled = None;
     }
 
     /// The history: its own revisions and the borrowed ones.
@@ -209,12 +222,17 @@ impl Set {
     }
 
     /// Finds the current revision and takes it as the target; what is left to be done is in the answer.
-    pub(super) fn settle(&mut self, now: Timestamp) -> Settlement {
+    pub(super) fn settle(&mut self, now: Timestamp) -> Arc<Settlement> {
+        // A settled history stays so until it or the template changes: no look costs the comparison of templates.
+        if let Some(settled) = &self.settled {
+            return Arc::clone(settled);
+        }
         let history = self.history();
-        let settlement = revision::settle(&self.facts, &history);
+        let settlement = Arc::new(revision::settle(&self.facts, &history));
         let since = self.current_since(&settlement.target, now);
         self.facts.take(&settlement);
         self.facts.rules.target.since = since;
+        self.settled = settlement.is_settled().then(|| Arc::clone(&settlement));
         settlement
     }
 

@@ -99,7 +99,7 @@ enum Look {
     },
     Settle {
         facts: Box<DaemonFacts>,
-        settlement: Box<Settlement>,
+        settlement: Arc<Settlement>,
         relabel: Vec<Arc<Stored>>,
     },
     Act(Box<Work>),
@@ -182,7 +182,7 @@ impl Inner {
                 let relabel = set.pods_with_hash(&settlement.relabel);
                 return Look::Settle {
                     facts: Box::new(set.facts.clone()),
-                    settlement: Box::new(settlement),
+                    settlement,
                     relabel,
                 };
             }
