@@ -26,8 +26,7 @@ pub struct Course {
     pub failed: Option<Arc<str>>,
     /// Through how many waves somebody let it pass.
     pub promoted: usize,
-    /// The older revision to fall back to; `None`: there is none, the current one has proven itself, or no node can be
-    /// held back.
+    /// The older revision to fall back to; `None`: there is none, or the current one has proven itself.
     pub stable: Option<Arc<Stable>>,
     /// The revision that failed last, when the present one came right after it.
     pub fell_back_from: Option<(i64, Arc<str>)>,
@@ -52,15 +51,12 @@ pub struct Stable {
 
 impl Course {
     /// Where a DaemonSet with this history stands when the named revision is the current one. Costs a look at each
-    /// revision and, where nodes can be held back, the reading of one template.
-    pub(crate) fn of(daemon: &DaemonFacts, history: &[RevisionFacts], current: &str) -> Self {
-        let fallback = || {
-            let can_hold = daemon.control.holds_back();
-            can_hold.then(|| fallback(history, current)).flatten()
-        };
+    /// revision, and the reading of one template. It depends on nothing else, so that it is looked at again only when the
+    /// history or the template changes.
+    pub(crate) fn of(history: &[RevisionFacts], current: &str) -> Self {
         let Some(target) = history.iter().find(|revision| revision.name == current) else {
             return Self {
-                stable: fallback(),
+                stable: fallback(history, current),
                 ..Self::default()
             };
         };
@@ -75,7 +71,11 @@ impl Course {
             proven: target.proven,
             failed: target.failed.clone().filter(|_| !target.proven),
             promoted: target.promoted,
-            stable: if target.proven { None } else { fallback() },
+            stable: if target.proven {
+                None
+            } else {
+                fallback(history, current)
+            },
             fell_back_from: last_failed,
         }
     }

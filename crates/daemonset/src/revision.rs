@@ -163,7 +163,7 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
             hash,
             number: wanted,
         });
-        settlement.course = Course::of(daemon, history, &name);
+        settlement.course = Course::of(history, &name);
         return settlement;
     };
     let hash_of = |revision: &RevisionFacts| {
@@ -187,7 +187,7 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
         .map(|revision| hash_of(revision))
         .collect();
     settlement.relabel.retain(|hash| *hash != target.hash);
-    settlement.course = Course::of(daemon, history, &target.revision_name);
+    settlement.course = Course::of(history, &target.revision_name);
     settlement.target = target;
     settlement
 }
