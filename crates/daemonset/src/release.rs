@@ -229,7 +229,9 @@ impl<'a> Release<'a> {
     /// From which revision a pod that `placement`'s node lacks is made now; `None`: it is held back, and no older revision
     /// fits the node.
     pub(crate) fn source(&self, turns: &mut Turns<'_>, placement: &Placement) -> Option<From> {
-        let held = turns.closed_to(&placement.group).is_some() || turns.room() == 0;
+        // A node out of reach since before the rollout is updated within the limits when it is back.
+        let is_late = placement.part == Part::Skipped && self.most_unproven < usize::MAX;
+        let held = is_late || turns.room() == 0 || turns.closed_to(&placement.group).is_some();
         if !held || !self.has_stable {
             turns.take(placement);
             return Some(From::Current);

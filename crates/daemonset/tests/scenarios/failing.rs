@@ -308,6 +308,22 @@ fn a_surge_touches_no_more_nodes_with_an_unproven_revision_than_its_budget() {
 }
 
 #[test]
+fn nodes_that_come_back_after_the_rollout_began_are_updated_within_the_budget() {
+    let mut world = running("halt", 4);
+    for node in ["n1", "n2", "n3"] {
+        world.lose(node);
+        let lost = world.only(node);
+        world.remove_pod(&lost);
+    }
+    world.pass(60);
+    world.set_image("img:2");
+    // One pod each for those that are out of reach, of the revision that is known to work.
+    assert_eq!(world.sync(), (3, 1));
+    world.syncs(2);
+    assert_eq!(world.updated(), 1);
+}
+
+#[test]
 fn a_fix_after_a_failed_canary_takes_its_pod_once() {
     let mut world = running("halt", 4);
     world.annotate("canary", "1");
