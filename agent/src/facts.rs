@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_model::k8s::api::core::v1::{Container, Pod, PodSpec};
 use muster_model::object::{Object, ObjectError};
 
-use muster_model::resources::Amounts;
+use muster_model::resources::{Amounts, qos_class};
 
 /// How long things take that only policy decides (spec/node-agent.md 1). Tests scale them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +100,9 @@ pub enum Life {
     Removed,
 }
 
+/// Of a pod that asks for nothing.
+const NO_CLASS: &str = "BestEffort";
+
 /// A pod as the agent knows it.
 #[derive(Debug, Clone)]
 pub struct PodFacts {
@@ -115,6 +118,8 @@ pub struct PodFacts {
     pub namespace: String,
     /// Whether it is to run.
     pub life: Life,
+    /// Its quality of service: of the spec, which changes seldom, while a status is computed at every step.
+    pub qos_class: &'static str,
     /// The node.
     pub host: Arc<HostFacts>,
 }
@@ -141,6 +146,7 @@ impl PodFacts {
             name: object.name().to_owned(),
             namespace: object.namespace().to_owned(),
             object: Arc::new(object),
+            qos_class: pod.spec.as_ref().map_or(NO_CLASS, qos_class),
             pod: Arc::new(pod),
             life,
             host,

@@ -16,7 +16,6 @@ use crate::probe::state::ContainerProbes;
 use crate::runtime::{ContainerState, ContainerView};
 use crate::worker::view::{attempt, end_of};
 use crate::worker::{Draft, Stage, restarts, resting, stage};
-use muster_model::resources::qos_class;
 
 /// Message of a pod past its `activeDeadlineSeconds`.
 pub const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
@@ -30,7 +29,7 @@ pub const NEVER_FOUND_MESSAGE: &str =
 pub(crate) fn pod_status(draft: &Draft<'_>) -> PodStatus {
     let (pod, memory) = (draft.pod, &draft.memory);
     let mut status = PodStatus {
-        qos_class: Some(qos_class(pod.spec()).to_owned()),
+        qos_class: Some(pod.qos_class.to_owned()),
         start_time: memory.start_time.map(Time),
         observed_generation: pod.pod.metadata.generation,
         ..PodStatus::default()

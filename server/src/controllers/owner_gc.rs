@@ -127,8 +127,13 @@ impl Questions {
         if change.new.is_none() || subject.object().is_terminating() {
             self.fallen.insert(subject.uid().to_owned());
         }
-        // A dependent that went, or let go of its owner, may be what the owner waits for.
-        if let Some(old) = &change.old {
+        // A dependent that went, or let go of its owner, may be what the owner waits for. Most changes are of a status.
+        if let Some(old) = &change.old
+            && change.new.as_ref().is_none_or(|new| {
+                let owners = |stored| Object::at(stored, "/metadata/ownerReferences");
+                owners(new.object()) != owners(old.object())
+            })
+        {
             let owners = old.object().owner_references();
             self.owners
                 .extend(owners.into_iter().map(|owner| owner.uid));

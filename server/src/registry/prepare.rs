@@ -299,7 +299,7 @@ impl Registry {
         let warnings = if status {
             Vec::new()
         } else {
-            self.judge(caller, kind, &new, Some(&old))?
+            self.judge(caller, kind, &new, Some(old))?
         };
         let compare = Compare::At(keys::of(kind, &stored.key), stored.revision);
         let mut prepared = Prepared::put(kind, new, compare, strategy.soft(&stored.key));
