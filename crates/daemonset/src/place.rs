@@ -465,6 +465,16 @@ impl<'a> Seen<'a> {
             .count()
     }
 
+    /// Failed pods that stay until their back-off has passed.
+    fn waiting_for_back_off(&self, actions: &Actions) -> usize {
+        let failed = self.pods.iter().filter(|pod| {
+            pod.facts.phase == Phase::Failed
+                && !pod.facts.terminating
+                && !actions.deletes(pod.facts)
+        });
+        failed.count()
+    }
+
     fn act(&self, fit: &Fit, rules: &Rules, retry_at: Option<Timestamp>) -> Actions {
         let mut actions = Actions::default();
         if !fit.keep {
@@ -489,8 +499,10 @@ impl<'a> Seen<'a> {
         }
         if rules.surging {
             // Two live pods on a node are the most there may ever be: with two already there (one or both of
-            // them stopping) the next one waits.
-            actions.create = fit.run && running.is_empty() && self.live() < 2;
+            // them stopping) the next one waits. So it does beside two that failed: a node that refuses one after
+            // the other is asked again at the pace of the back-off.
+            let places = self.live() + self.waiting_for_back_off(&actions);
+            actions.create = fit.run && running.is_empty() && places < 2;
             thin_out_surge(&running, &mut actions);
         } else {
             actions.create = fit.run && self.pods.is_empty();
@@ -570,6 +582,20 @@ fn thin_out_surge(running: &[SeenPod<'_>], actions: &mut Actions) {
     }
 }
 
+/// What the new pod suffers from that surges beside an old one.
+fn beside(seen: &Seen<'_>) -> Option<String> {
+    let newest_first = seen.pods.iter().rev();
+    let new = newest_first
+        .filter(|pod| pod.updated && !pod.facts.terminating)
+        .find(|pod| !pod.facts.trouble.is_empty())?;
+    let how = match new.facts.phase {
+        Phase::Failed => "failed",
+        _ => "is not ready",
+    };
+    let (name, trouble) = (&new.facts.name, &new.facts.trouble);
+    Some(format!("the new pod {name} beside it {how}: {trouble}"))
+}
+
 fn verdict(
     seen: &Seen<'_>,
     fit: &Fit,
@@ -623,7 +649,11 @@ fn verdict(
             retry_at: None,
         },
         (_, Availability::NotReady) => Verdict::NotReady { pod, trouble },
-        _ if !chosen.updated => Verdict::Outdated { pod, hold: None },
+        _ if !chosen.updated => Verdict::Outdated {
+            pod,
+            hold: None,
+            beside: beside(seen),
+        },
         (_, Availability::Waiting(at)) => Verdict::NotAvailableYet { pod, at },
         (_, Availability::Available) => Verdict::Runs { pod },
     }

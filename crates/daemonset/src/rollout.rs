@@ -139,9 +139,17 @@ pub(crate) fn part<'a>(
 ) -> (Part, Option<SeenPod<'a>>, Option<SeenPod<'a>>) {
     let stays = |pod: &&SeenPod<'_>| !pod.facts.terminating && !actions.deletes(pod.facts);
     let mut staying: Vec<SeenPod<'a>> = seen.pods.iter().filter(stays).copied().collect();
-    // A failed pod that waits for its back-off is no node's daemon when another one is there.
-    if actions.create || staying.iter().any(|pod| !pod.facts.phase.is_terminal()) {
-        staying.retain(|pod| !pod.facts.phase.is_terminal());
+    // A failed pod that waits for its back-off is no node's daemon when another one is there. But in a surge a failed new
+    // pod keeps its place beside the old one: the next would be refused as well, and at once.
+    let is_live = |pod: &SeenPod<'_>| !pod.facts.phase.is_terminal();
+    if actions.create || staying.iter().any(is_live) {
+        let has_new = actions.create || staying.iter().any(|pod| pod.updated && is_live(pod));
+        let refused = staying
+            .iter()
+            .rev()
+            .find(|pod| rules.surging && !has_new && pod.updated)
+            .map(|pod| pod.facts.uid.clone());
+        staying.retain(|pod| is_live(pod) || Some(&pod.facts.uid) == refused.as_ref());
     }
     let (new, old): (Vec<_>, Vec<_>) = staying.into_iter().partition(|pod| pod.updated);
     let part = if !fit.keep || (!fit.run && seen.pods.is_empty()) {

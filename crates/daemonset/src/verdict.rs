@@ -68,6 +68,8 @@ pub enum Verdict {
         /// What it waits for; `None`: that others are available again. [`crate::place()`] knows nothing of it: who
         /// explains fills it in ([`crate::release::Release::hold_of`]).
         hold: Option<Hold>,
+        /// What is wrong with the new pod that surges beside it, a clause for people; `None`: nothing, or there is none.
+        beside: Option<String>,
     },
     /// The node's agent is out of reach, so that nothing can be done there.
     NodeOutOfReach {
@@ -177,13 +179,19 @@ impl Verdict {
                 format!("pod {pod} is not ready yet")
             }
             Self::NotReady { pod, trouble } => format!("pod {pod} is not ready: {trouble}"),
-            Self::Outdated { pod, hold: None } => {
-                format!("pod {pod} runs an older revision and waits for its turn")
-            }
+            Self::Outdated {
+                pod,
+                beside: Some(beside),
+                ..
+            } => format!("pod {pod} runs an older revision, and {beside}"),
             Self::Outdated {
                 pod,
                 hold: Some(hold),
+                ..
             } => format!("pod {pod} runs an older revision: {hold}"),
+            Self::Outdated { pod, .. } => {
+                format!("pod {pod} runs an older revision and waits for its turn")
+            }
             Self::NodeOutOfReach {
                 pod,
                 since,

@@ -205,6 +205,46 @@ async fn case_b03_a_third_template_before_the_second_is_available_keeps_to_the_b
 }
 
 #[tokio::test(start_paused = true)]
+async fn case_b09_a_surge_over_a_host_port_does_not_hang_silently() {
+    let cluster = cluster(&["n1", "n2"]).await;
+    let web = build::daemon_set("web").max_surge(1).set(
+        "/spec/template/spec/containers/0/ports",
+        json!([{"containerPort": 80, "hostPort": 18_080}]),
+    );
+    let made = cluster.create(&web.object()).await.unwrap();
+    assert!(
+        made.warnings
+            .iter()
+            .any(|warning| { warning.contains("port 18080") && warning.contains("maxSurge 1") }),
+        "{:?}",
+        made.warnings
+    );
+    cluster.until_ready("web", 2).await;
+    set_image(&cluster, "web", "img:2").await;
+    let mut made = std::collections::BTreeSet::new();
+    for _ in 0..120 {
+        pass(1).await;
+        let pods = cluster.pods_of("web");
+        made.extend(pods.iter().map(|pod| pod.name().to_owned()));
+    }
+    // Two old pods; a new one at once and after 1, 2, 4, 8, 16, 32 and 64 s.
+    assert!(made.len() <= 2 + 9, "{made:?}");
+    assert_eq!(cluster.ready_on("web").len(), 2, "no old pod has gone");
+    let failed = cluster.objects(&EVENT);
+    let failed = failed
+        .iter()
+        .find(|event| event.text_at("/reason") == "FailedDaemonPod");
+    assert!(failed.is_some_and(|event| event.text_at("/involvedObject/name") == "web"));
+    // One node at a time surges; that one says what is in the way.
+    let rows = cluster.coverage("web").await.unwrap();
+    let told = rows.iter().find(|row| row.why.contains("18080/TCP"));
+    let told = told.unwrap_or_else(|| panic!("{rows:?}"));
+    let holder = format!("18080/TCP is held by pod default/{}", told.pod);
+    assert!(told.why.contains(&holder), "{told:?}");
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn case_b29_a_node_that_no_longer_qualifies_is_not_waited_for() {
     let cluster = cluster(&["n1", "n2", "n3"]).await;
     for node in ["n1", "n2", "n3"] {

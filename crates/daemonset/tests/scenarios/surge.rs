@@ -201,6 +201,49 @@ fn ds_087_a_failed_pod_in_back_off_does_not_keep_its_replacement_away() {
         "within 1 s it stays, and a replacement is made beside it"
     );
     assert_eq!(world.on("n0").len(), 2);
+    let names = world.names_on("n0");
+    let replacement = names.iter().find(|name| **name != again).unwrap();
+    world.fail(replacement, "OutOfcpu");
+    assert_eq!(
+        world.syncs(2),
+        [(0, 0), (0, 0)],
+        "and no more until the back-off has passed"
+    );
+    world.pass(1);
+    assert_eq!(world.sync(), (1, 2));
+}
+
+#[test]
+fn case_b09_a_new_pod_that_is_refused_beside_the_old_one_is_tried_at_the_pace_of_the_back_off() {
+    let mut world = running(2, json!(1));
+    world.set_image("img:2");
+    let old = world.only("n0");
+    let refuse = |world: &mut World| {
+        let names = world.names_on("n0");
+        let new = names.iter().find(|name| **name != old).unwrap().clone();
+        world.fail(&new, "NodePorts");
+        new
+    };
+    assert_eq!(world.sync(), (1, 0));
+    refuse(&mut world);
+    assert_eq!(
+        world.sync(),
+        (1, 1),
+        "the first failure is tried again at once"
+    );
+    for wait in [1, 2, 4, 8] {
+        let new = refuse(&mut world);
+        assert_eq!(world.syncs(2), [(0, 0), (0, 0)], "within {wait} s");
+        assert_eq!(
+            world.verdict("n0"),
+            format!(
+                "pod {old} runs an older revision, and the new pod {new} beside it failed: NodePorts"
+            )
+        );
+        world.pass(wait);
+        assert_eq!(world.sync(), (1, 1), "after {wait} s");
+    }
+    assert_eq!(available(&world), 2, "no old pod has gone");
 }
 
 #[test]
