@@ -14,6 +14,7 @@ mod scenarios;
 mod scripts;
 mod set;
 mod stage;
+mod steering;
 
 use std::io;
 use std::path::PathBuf;

@@ -30,7 +30,6 @@ async fn at(lab: &Lab, what: &str, path: &str) -> String {
 
 const PAUSED: &str = ".metadata.annotations.muster\\.dev/paused";
 const FAILED: &str = ".metadata.annotations.muster\\.dev/failed";
-const PROMOTED: &str = ".metadata.annotations.muster\\.dev/promoted";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rollout_speaks_kubectls_words() {
@@ -178,21 +177,6 @@ async fn a_failed_rollout_is_shown_in_the_history_and_tried_again_by_resume() {
         refused(&lab.run("rollout resume ds/web").await),
         "error: daemonsets.apps \"web\" is not paused"
     );
-    lab.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_promoted_where_there_are_no_waves() {
-    let lab = lab().await;
-    let revision = format!("controllerrevision/{}", newest(&lab).await);
-    for line in ["rollout promote ds/web", "rollout promote ds/web --full"] {
-        assert_eq!(
-            refused(&lab.run(line).await),
-            "error: daemonsets.apps \"web\" has nothing to promote: it has no canary and no waves \
-             (annotations muster.dev/canary and muster.dev/waves)"
-        );
-    }
-    assert_eq!(at(&lab, &revision, PROMOTED).await, "");
     lab.stop().await;
 }
 

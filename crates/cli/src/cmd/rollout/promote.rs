@@ -93,6 +93,12 @@ fn through(
     full: bool,
 ) -> Result<String, String> {
     let nothing = |why: &str| Err(format!("has nothing to promote: {why}"));
+    if state.generation > state.observed_generation {
+        return nothing("the controller has not looked at its newest template yet");
+    }
+    if state.done {
+        return nothing("its rollout is complete");
+    }
     if state.waves == 0 {
         return nothing(&format!(
             "it has no canary and no waves (annotations {} and {})",
@@ -153,5 +159,16 @@ mod tests {
             let why = through(&state(wave, waves), before, false).unwrap_err();
             assert!(why.contains(part), "{why}");
         }
+        let mut complete = state(0, 0);
+        complete.done = true;
+        let why = through(&complete, None, false).unwrap_err();
+        assert!(why.ends_with("its rollout is complete"), "{why}");
+        let mut unseen = state(1, 3);
+        unseen.generation = 2;
+        let why = through(&unseen, None, true).unwrap_err();
+        assert!(
+            why.ends_with("has not looked at its newest template yet"),
+            "{why}"
+        );
     }
 }

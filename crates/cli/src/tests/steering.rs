@@ -1,0 +1,147 @@
+//! A rollout that a person holds, lets go on, and promotes: what status says of it, and what the pods do.
+
+use serde_json::{Value, json};
+
+use super::WEB;
+use super::stage::Stage;
+
+const PROMOTED: &str =
+    "get controllerrevision -o jsonpath={.items[*].metadata.annotations.muster\\.dev/promoted}";
+
+fn updated(number: usize) -> String {
+    format!(
+        "Waiting for daemon set \"web\" rollout to finish: {number} out of 3 new pods have been updated...\n"
+    )
+}
+
+/// Three nodes run `web`, with this annotation.
+async fn running(annotation: &str) -> Stage {
+    let stage = Stage::with_nodes(3).await;
+    let annotated = format!("  annotations: {{{annotation}}}\nspec:");
+    let file = stage
+        .lab
+        .file("web.yaml", &WEB.replacen("spec:", &annotated, 1));
+    stage.lab.ok(&format!("apply -f {file}")).await;
+    stage.until(3, 0).await;
+    stage.all_ready().await;
+    stage.lab.ok("rollout status ds/web").await;
+    stage
+}
+
+async fn refusal(stage: &Stage, line: &str) -> String {
+    let ran = stage.lab.run(line).await;
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{line}: {}", ran.err);
+    ran.err
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_canary_waits_until_it_is_promoted() {
+    let stage = running("muster.dev/canary: '1'").await;
+    let promote = "rollout promote ds/web";
+    assert_eq!(
+        refusal(&stage, promote).await,
+        "error: daemonsets.apps \"web\" has nothing to promote: its rollout is complete\n"
+    );
+    stage.lab.ok("set image ds/web web=nginx:1.28").await;
+    stage.until(2, 1).await;
+    stage.one_gone().await;
+    stage.until(3, 0).await;
+    let hold =
+        "wave 1 of 1 (1) is through; somebody has to let it go on (`muster rollout promote`)\n";
+    let available =
+        "Waiting for daemon set \"web\" rollout to finish: 2 of 3 updated pods are available...\n";
+    let (status, printed) = stage.start("rollout status ds/web");
+    let roll = async {
+        printed.is(&updated(1)).await;
+        stage.all_ready().await;
+        printed.is(hold).await;
+        let now = stage
+            .lab
+            .ok("rollout status ds/web --watch=false -o json")
+            .await;
+        let now: Value = serde_json::from_str(&now).unwrap();
+        assert_eq!(
+            (&now["wave"], &now["waves"], &now["hold"]),
+            (&json!(1), &json!(1), &json!(hold.trim_end()))
+        );
+        let promoted = stage.lab.ok(promote).await;
+        assert_eq!(promoted, "daemonset.apps/web promoted\n");
+        assert_eq!(stage.lab.ok(PROMOTED).await, "1");
+        for waits in [updated(2).as_str(), available] {
+            stage.until(2, 1).await;
+            assert_eq!(
+                refusal(&stage, promote).await,
+                "error: daemonsets.apps \"web\" has nothing to promote: its rollout has passed every wave\n"
+            );
+            stage.one_gone().await;
+            printed.is(waits).await;
+            stage.until(3, 0).await;
+            stage.all_ready().await;
+        }
+    };
+    let (ran, ()) = tokio::join!(status, roll);
+    let lines = [
+        updated(1),
+        hold.to_owned(),
+        updated(2),
+        available.to_owned(),
+        "daemon set \"web\" successfully rolled out\n".to_owned(),
+    ];
+    assert_eq!(
+        (ran.code, ran.out, ran.err.as_str()),
+        (0, lines.concat(), "")
+    );
+    stage.lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_promotion_passes_waves_that_are_still_to_come() {
+    let stage = running("muster.dev/canary: '1', muster.dev/waves: '2'").await;
+    stage.lab.ok("set image ds/web web=nginx:1.28").await;
+    stage.until(2, 1).await;
+    let promote = "rollout promote ds/web --full";
+    assert_eq!(stage.lab.ok(promote).await, "daemonset.apps/web promoted\n");
+    assert_eq!(stage.lab.ok(PROMOTED).await, "all");
+    for _ in 0..2 {
+        stage.one_gone().await;
+        stage.until(3, 0).await;
+        stage.all_ready().await;
+        stage.until(2, 1).await;
+    }
+    stage.one_gone().await;
+    stage.until(3, 0).await;
+    stage.all_ready().await;
+    stage.lab.ok("rollout status ds/web").await;
+    stage.lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_rollout_replaces_nothing_and_says_so() {
+    let stage = running("note: none").await;
+    stage.lab.ok("rollout pause ds/web").await;
+    stage.lab.ok("set image ds/web web=nginx:1.28").await;
+    stage.until(3, 0).await;
+    assert_eq!(
+        stage.lab.ok("rollout status ds/web --watch=false").await,
+        updated(0) + "the rollout is paused (`muster rollout resume`)\n"
+    );
+    stage.lab.ok("rollout resume ds/web").await;
+    stage.until(2, 1).await;
+    stage.lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_promoted_where_there_are_no_waves() {
+    let stage = running("note: none").await;
+    stage.lab.ok("set image ds/web web=nginx:1.28").await;
+    stage.until(2, 1).await;
+    for line in ["rollout promote ds/web", "rollout promote ds/web --full"] {
+        assert_eq!(
+            refusal(&stage, line).await,
+            "error: daemonsets.apps \"web\" has nothing to promote: it has no canary and no waves \
+             (annotations muster.dev/canary and muster.dev/waves)\n"
+        );
+    }
+    assert_eq!(stage.lab.ok(PROMOTED).await, "");
+    stage.lab.stop().await;
+}
