@@ -418,5 +418,5 @@ fn resync(pod: &PodFacts) -> Duration {
 }
 
 #[cfg(test)]
-#[path = "step_tests.rs"]
+#[path = "step_tests/mod.rs"]
 mod tests;

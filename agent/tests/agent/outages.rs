@@ -1,0 +1,139 @@
+//! Without a server, or without the engine.
+
+use std::time::Duration;
+
+use muster_agent::runtime::ContainerState;
+use serde_json::json;
+
+use crate::support::{self, container, pod, pod_with};
+use crate::{reasons, running};
+
+#[tokio::test(start_paused = true)]
+async fn na_095_without_a_server_containers_are_restarted_and_told_of_later() {
+    let node = running();
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    node.server.go_down();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    node.engine.end(&node.named("c")[0].id, 137);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(
+        node.named("c")
+            .iter()
+            .filter(|c| matches!(c.state, ContainerState::Running { .. }))
+            .count(),
+        1
+    );
+    node.server.come_up();
+    let counted = |state: &support::State| {
+        state.pods[&uid].at("/status/containerStatuses/0/restartCount") == Some(&json!(1))
+    };
+    node.server.until("it is told", counted).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn na_096_pods_come_back_from_the_checkpoint_after_a_reboot_without_a_server() {
+    let mut node = running();
+    node.server.put_object(
+        "configmaps",
+        json!({"kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": "v"}}),
+    );
+    let mut c = container("c");
+    c["env"] = json!([{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}]);
+    let uid = node
+        .server
+        .put_pod(pod_with("p", json!({"containers": [c]})));
+    node.server.until_running(&uid).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    node.stop().await;
+    node.server.go_down();
+    for container in node.containers() {
+        node.engine.remove_by_hand(&container.id);
+    }
+    node.config.machine.boot_id = "boot-2".into();
+    node.start();
+    let up = |_: &support::State| node.named("c").len() == 1;
+    node.server.until("it runs again", up).await;
+    assert_eq!(node.named("POD")[0].name, "k8s_POD_p_default_uid-p_1");
+    assert_eq!(node.named("c")[0].name, "k8s_c_p_default_uid-p_1");
+    node.server.come_up();
+    let counted = |state: &support::State| {
+        state.pods[&uid].at("/status/containerStatuses/0/restartCount") == Some(&json!(1))
+    };
+    node.server.until("it is told", counted).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn na_098_a_server_that_knows_nothing_is_asked_twice() {
+    let mut node = running();
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    node.stop().await;
+    {
+        let mut state = node.server.state();
+        state.cluster_id = "cluster-2".into();
+        state.pods.clear();
+    }
+    node.start();
+    node.server
+        .until("it registers", |state| state.registrations == 2)
+        .await;
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(node.containers().len(), 2);
+    let gone = |_: &support::State| node.containers().is_empty();
+    node.server.until("nothing is left", gone).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn na_099_an_engine_that_stops_makes_the_node_not_ready_and_no_crash_loop() {
+    let node = running();
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    node.engine.go_down();
+    let ready = |state: &support::State| {
+        state
+            .node
+            .as_ref()
+            .unwrap()
+            .text_at("/status/conditions/3/status")
+            .to_owned()
+    };
+    node.server
+        .until("not ready", |state| ready(state) == "False")
+        .await;
+    node.engine.come_up();
+    node.server
+        .until("ready", |state| ready(state) == "True")
+        .await;
+    let counted = |state: &support::State| {
+        state.pods[&uid].at("/status/containerStatuses/0/restartCount") == Some(&json!(1))
+            && support::is_ready(state, &uid)
+    };
+    node.server.until("it runs again", counted).await;
+    assert!(!reasons(&node, &uid).contains(&"BackOff".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn na_098_a_doubt_outlives_the_connection() {
+    let mut node = running();
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    node.stop().await;
+    {
+        let mut state = node.server.state();
+        state.cluster_id = "cluster-2".into();
+        state.pods.clear();
+    }
+    node.start();
+    node.server
+        .until("it registers", |state| state.registrations == 2)
+        .await;
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    node.server.go_down();
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    node.server.come_up();
+    tokio::time::sleep(Duration::from_secs(25)).await;
+    assert_eq!(node.containers().len(), 2);
+    let gone = |_: &support::State| node.containers().is_empty();
+    node.server.until("nothing is left", gone).await;
+}
