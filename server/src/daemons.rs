@@ -37,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) placement: Placement,
     /// The pod that speaks for the node.
     pub(crate) pod: Option<PodFacts>,
+    /// Since when the node, which should run it, has no available pod; `None`: it has one, or should not.
+    pub(crate) uncovered_since: Option<Timestamp>,
 }
 
 impl DaemonView {
@@ -92,7 +94,11 @@ impl DaemonView {
             let pods = self.pods.get(&node.name).map_or(&[][..], Vec::as_slice);
             let retry_at = known.backoff.retry_at(&self.facts, &node.name, self.now);
             let placement = place(&self.facts, &node, pods, retry_at, self.now);
+            let gap = placement
+                .is_gap()
+                .then(|| known.gap_since(&self.facts, &node, pods, self.now));
             let mut row = self.row(node.name, placement, pods);
+            row.uncovered_since = gap;
             match &mut row.placement.verdict {
                 Verdict::Missing { setback } => *setback = known.setback(&self.facts.uid).cloned(),
                 // The pod itself does not say: its node may, or what was told of it.
@@ -137,6 +143,7 @@ impl DaemonView {
             node,
             placement,
             pod,
+            uncovered_since: None,
         }
     }
 

@@ -64,7 +64,7 @@ pub(crate) enum Command {
     /// Say for every node whether it runs a DaemonSet's pod, and why or why not
     Explain(cmd::explain::ExplainArgs),
     /// Show which nodes every DaemonSet covers and which it misses
-    Coverage(cmd::explain::CoverageArgs),
+    Coverage(cmd::coverage::CoverageArgs),
     /// Make objects be as files say
     Apply(cmd::apply::ApplyArgs),
     /// Show what `apply` would change

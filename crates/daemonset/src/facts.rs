@@ -166,6 +166,8 @@ pub struct DaemonFacts {
     pub id: NamespacedName,
     /// Which of the DaemonSets that ever had this name.
     pub uid: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
     /// `metadata.generation`.
     pub generation: i64,
     /// Being deleted: nothing is done for it any more.
@@ -252,6 +254,11 @@ impl DaemonFacts {
         Ok(Self {
             id,
             uid: object.uid().to_owned(),
+            created: typed
+                .metadata
+                .creation_timestamp
+                .as_ref()
+                .map(|time| time.0),
             generation: object.generation(),
             terminating: object.is_terminating(),
             selector,
@@ -335,6 +342,8 @@ pub struct NodeFacts {
     pub labels: BTreeMap<String, String>,
     /// `spec.taints`, in order.
     pub taints: Vec<Taint>,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
     /// Since when its agent is out of reach, by the Ready condition (`Unknown`) or the taint `unreachable`.
     pub unreachable_since: Option<Timestamp>,
     /// It was out of reach, if ever, before that: when its agent last said something new about being ready. `None`: it
@@ -349,12 +358,14 @@ impl PartialEq for NodeFacts {
             name,
             labels,
             taints,
+            created,
             unreachable_since,
             reachable_since: _,
         } = self;
         *name == other.name
             && *labels == other.labels
             && *taints == other.taints
+            && *created == other.created
             && *unreachable_since == other.unreachable_since
     }
 }
@@ -394,6 +405,7 @@ impl NodeFacts {
             name: node.metadata.name.clone().unwrap_or_default().into(),
             labels: node.metadata.labels.clone().unwrap_or_default(),
             taints,
+            created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
             unreachable_since: [by_taint, by_condition].into_iter().flatten().min(),
             reachable_since: turned.filter(|_| !is_unknown),
         }
@@ -421,6 +433,8 @@ pub struct PodFacts {
     pub ready: bool,
     /// Since when it is Ready.
     pub ready_since: Option<Timestamp>,
+    /// Since when it is not Ready; `None`: it is, or does not say.
+    pub unready_since: Option<Timestamp>,
     /// Label `controller-revision-hash`.
     pub hash: Option<String>,
     /// Label `pod-template-generation`.
@@ -470,6 +484,7 @@ impl PodFacts {
             terminating: pod.metadata.deletion_timestamp.is_some(),
             ready: pod_status::is_ready(pod),
             ready_since: pod_status::ready_since(pod),
+            unready_since: pod_status::unready_since(pod),
             hash: own_label(label::CONTROLLER_REVISION_HASH),
             template_generation: own_label(label::POD_TEMPLATE_GENERATION),
             trouble: trouble::of_pod(pod),

@@ -25,6 +25,7 @@
 //! - [`plan()`]: the whole DaemonSet. Missing pods first, then [`rollout`]'s next step within its budget, then status.
 //!   `failure` judges whether the new revision has failed, [`course`] what there is to fall back to.
 //! - [`pod::pod_for`]: the pod that a creation means. [`backoff`]: when a failed one is tried again.
+//! - [`gap`]: since when a node is without an available pod.
 //! - [`checks`]: what is legal and will hurt later, told when a DaemonSet is written.
 //!
 //! Words. *Updated*: of the current revision; *old*: of another. *Ready*: the pod's own word; *available*: Ready for
@@ -74,6 +75,7 @@ pub mod course;
 pub mod event;
 pub mod facts;
 mod failure;
+pub mod gap;
 pub mod group;
 pub mod place;
 pub mod plan;

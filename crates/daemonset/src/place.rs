@@ -141,6 +141,8 @@ pub struct Placement {
     pub verdict: Verdict,
     /// What counts in the status.
     pub counts: Counts,
+    /// One of the daemon's pods there is available, whichever.
+    pub served: bool,
     /// A pod is missing: create one.
     pub create: bool,
     /// Pods that have to go, whatever a rollout does.
@@ -271,6 +273,7 @@ pub fn place(
     Placement {
         verdict: verdict(&seen, &fit, node, skipped, retry_at),
         counts: seen.counts(&fit),
+        served: seen.pods.iter().any(SeenPod::is_available),
         create: actions.create,
         deletes: actions.deletes,
         old: old.as_ref().map(SeenPod::reference),
@@ -382,6 +385,7 @@ pub fn place_gone(pods: &[PodFacts]) -> Option<Placement> {
             stays: false,
         },
         counts: Counts::default(),
+        served: false,
         create: false,
         deletes: sorted
             .iter()

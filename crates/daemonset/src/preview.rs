@@ -322,6 +322,7 @@ impl Game {
             terminating: false,
             ready: false,
             ready_since: None,
+            unready_since: None,
             hash: object
                 .label(label::CONTROLLER_REVISION_HASH)
                 .map(str::to_owned),

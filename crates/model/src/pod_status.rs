@@ -86,6 +86,12 @@ pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     ready.last_transition_time.as_ref().map(|time| time.0)
 }
 
+/// Since when the pod is not Ready, by the condition's own time; `None` when it is Ready or does not say.
+pub fn unready_since(pod: &Pod) -> Option<Timestamp> {
+    let ready = condition(pod, condition::READY).filter(|ready| ready.status != "True")?;
+    ready.last_transition_time.as_ref().map(|time| time.0)
+}
+
 /// Ready long enough or not, and what to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Availability {

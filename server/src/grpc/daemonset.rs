@@ -97,10 +97,17 @@ impl DaemonSets {
                         why: row.placement.verdict.sentence(),
                         fix: row.placement.verdict.fix(row.node.as_str()),
                         node: row.node.to_string(),
+                        uncovered_since: row
+                            .uncovered_since
+                            .map(time::to_seconds_text)
+                            .unwrap_or_default(),
                     }),
             );
         }
-        Ok(v1::CoverageReply { rows })
+        Ok(v1::CoverageReply {
+            rows,
+            now: time::to_seconds_text(self.registry.now()),
+        })
     }
 
     fn follow(

@@ -15,11 +15,13 @@
 //! | `nodes` | registration, heartbeats, reboots |
 //! | `logs` | logs through the tunnel |
 //! | `churn` | random changes, and a recount at rest |
+//! | `coverage` | nodes without an available pod, and since when |
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod access;
 mod basics;
 mod churn;
+mod coverage;
 mod healing;
 mod logs;
 mod nodes;

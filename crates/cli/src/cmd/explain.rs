@@ -1,16 +1,16 @@
-//! `muster explain` and `muster coverage`: the verdict of every node, in plain words.
+//! `muster explain`: the verdict of every node, in plain words.
 
 use clap::Args;
 use muster_model::kind::DAEMON_SET;
 use muster_proto::v1;
-use serde_json::json;
 
+use super::coverage::{Verdicts, or_dash, state, yes_no};
 use crate::failure::{Failure, Outcome};
 use crate::output::document;
 use crate::output::paint::{RED, YELLOW, painted};
 use crate::output::table::Columns;
 use crate::select;
-use crate::session::{Server, Session};
+use crate::session::Session;
 
 /// How many nodes an advice names before it counts the rest.
 const NODES_NAMED: usize = 5;
@@ -39,26 +39,6 @@ pub(crate) struct ExplainArgs {
     output: Option<document::Format>,
 }
 
-/// Which part of the picture to show.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  muster coverage                              each DaemonSet: how many nodes, and which it misses
-  muster coverage --nodes                      each node of each DaemonSet")]
-pub(crate) struct CoverageArgs {
-    /// A row for each node
-    #[arg(long)]
-    nodes: bool,
-    /// json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    output: Option<document::Format>,
-}
-
 impl ExplainArgs {
     /// Runs the command.
     pub(crate) async fn run(self, session: &mut Session) -> Outcome {
@@ -74,14 +54,15 @@ impl ExplainArgs {
             namespace: server.namespace.clone(),
             name: name.clone(),
         };
-        let mut rows = coverage(&server, Some(daemonset)).await?;
+        let now = session.clock.now();
+        let mut verdicts = Verdicts::ask(&server, Some(daemonset), now).await?;
         if self.gaps {
-            rows.retain(|row| !is_covered(row));
+            verdicts.rows.retain(|row| !is_covered(row));
         }
         if let Some(format) = self.output {
-            return print_rows(session, &rows, format);
+            return verdicts.write(&mut session.console.out, format);
         }
-        if rows.is_empty() {
+        if verdicts.rows.is_empty() {
             session.console.note(if self.gaps {
                 "No gaps: every node that should run it does."
             } else {
@@ -93,41 +74,8 @@ impl ExplainArgs {
         session
             .console
             .out
-            .write_all(explained(&name, &rows, color)?.as_bytes())?;
+            .write_all(explained(&name, &verdicts, color)?.as_bytes())?;
         Ok(())
-    }
-}
-
-impl CoverageArgs {
-    /// Runs the command.
-    pub(crate) async fn run(self, session: &mut Session) -> Outcome {
-        let server = session.connect().await?;
-        let rows = coverage(&server, None).await?;
-        if let Some(format) = self.output {
-            return print_rows(session, &rows, format);
-        }
-        if rows.is_empty() {
-            session.console.note("No DaemonSets, or no nodes");
-            return Ok(());
-        }
-        let table = if self.nodes {
-            by_node(&rows)
-        } else {
-            by_daemonset(&rows)
-        };
-        Columns::new().write(&mut session.console.out, "", &table)?;
-        Ok(())
-    }
-}
-
-async fn coverage(
-    server: &Server,
-    daemonset: Option<v1::DaemonSetRef>,
-) -> Outcome<Vec<v1::CoverageRow>> {
-    let request = server.connection.request(v1::CoverageRequest { daemonset });
-    match server.connection.daemonsets().coverage(request).await {
-        Ok(reply) => Ok(reply.into_inner().rows),
-        Err(status) => Err(server.connection.fault(&status).into()),
     }
 }
 
@@ -140,33 +88,11 @@ fn is_covered(row: &v1::CoverageRow) -> bool {
     }
 }
 
-fn or_dash(text: &str) -> String {
-    if text.is_empty() {
-        "-".to_owned()
-    } else {
-        text.to_owned()
-    }
-}
-
-/// A word for scripts and tests of what runs there.
-fn state(row: &v1::CoverageRow) -> &'static str {
-    match (row.pod.is_empty(), row.ready, row.available, row.updated) {
-        (true, ..) => "-",
-        (_, false, ..) => "not ready",
-        (_, _, false, _) => "ready",
-        (_, _, true, false) => "old",
-        (_, _, true, true) => "available",
-    }
-}
-
-fn yes_no(value: bool) -> String {
-    if value { "yes" } else { "no" }.to_owned()
-}
-
 /// The verdict table, what would close the gaps, and a last line that sums up.
-fn explained(name: &str, rows: &[v1::CoverageRow], color: bool) -> Outcome<String> {
+fn explained(name: &str, verdicts: &Verdicts, color: bool) -> Outcome<String> {
+    let rows = &verdicts.rows;
     let mut table = vec![
-        ["NODE", "SHOULD RUN", "POD", "STATE", "WHY"]
+        ["NODE", "SHOULD RUN", "POD", "STATE", "AGE", "WHY"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -178,6 +104,7 @@ fn explained(name: &str, rows: &[v1::CoverageRow], color: bool) -> Outcome<Strin
             yes_no(row.should_run),
             or_dash(&row.pod),
             state(row).to_owned(),
+            verdicts.age(row),
             why,
         ]);
     }
@@ -232,94 +159,6 @@ fn fixes(rows: &[v1::CoverageRow]) -> Vec<String> {
     groups.into_iter().map(line).collect()
 }
 
-fn by_node(rows: &[v1::CoverageRow]) -> Vec<Vec<String>> {
-    let mut table = vec![
-        [
-            "NAMESPACE",
-            "DAEMONSET",
-            "NODE",
-            "SHOULD RUN",
-            "POD",
-            "STATE",
-            "WHY",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    for row in rows {
-        let daemonset = row.daemonset.clone().unwrap_or_default();
-        table.push(vec![
-            daemonset.namespace,
-            daemonset.name,
-            row.node.clone(),
-            yes_no(row.should_run),
-            or_dash(&row.pod),
-            state(row).to_owned(),
-            row.why.clone(),
-        ]);
-    }
-    table
-}
-
-fn by_daemonset(rows: &[v1::CoverageRow]) -> Vec<Vec<String>> {
-    let mut table = vec![
-        [
-            "NAMESPACE",
-            "DAEMONSET",
-            "NODES",
-            "SHOULD RUN",
-            "AVAILABLE",
-            "MISSING ON",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-    ];
-    let mut start = 0;
-    while start < rows.len() {
-        let daemonset = rows[start].daemonset.clone().unwrap_or_default();
-        let same = rows[start..]
-            .iter()
-            .take_while(|row| row.daemonset == rows[start].daemonset)
-            .count();
-        let group = &rows[start..start + same];
-        let should: Vec<_> = group.iter().filter(|row| row.should_run).collect();
-        let missing: Vec<&str> = should
-            .iter()
-            .filter(|row| !row.available)
-            .map(|row| row.node.as_str())
-            .collect();
-        table.push(vec![
-            daemonset.namespace,
-            daemonset.name,
-            group.len().to_string(),
-            should.len().to_string(),
-            (should.len() - missing.len()).to_string(),
-            or_dash(&missing.join(",")),
-        ]);
-        start += same;
-    }
-    table
-}
-
-fn print_rows(
-    session: &mut Session,
-    rows: &[v1::CoverageRow],
-    format: document::Format,
-) -> Outcome {
-    let rows: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            let daemonset = row.daemonset.clone().unwrap_or_default();
-            json!({
-                "namespace": daemonset.namespace, "daemonset": daemonset.name, "node": row.node,
-                "shouldRun": row.should_run, "pod": row.pod, "ready": row.ready, "available": row.available,
-                "updated": row.updated, "rule": row.rule, "why": row.why, "fix": row.fix,
-            })
-        })
-        .collect();
-    document::write(&mut session.console.out, format, &json!({"rows": rows}))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,11 +185,16 @@ mod tests {
             rule: String::new(),
             why: why.into(),
             fix: fix.into(),
+            uncovered_since: if should_run && !is_up {
+                "2026-01-31T09:58:30Z".into()
+            } else {
+                String::new()
+            },
         }
     }
 
-    fn rows() -> Vec<v1::CoverageRow> {
-        vec![
+    fn verdicts() -> Verdicts {
+        let rows = vec![
             row("pi-1", true, "web-x7k2p", true, "runs", ""),
             row(
                 "pi-2",
@@ -376,17 +220,18 @@ mod tests {
                 "taint gpu=only:NoSchedule is not tolerated",
                 "add a toleration for gpu",
             ),
-        ]
+        ];
+        Verdicts::of(rows, "2026-01-31T10:00:00Z".parse().unwrap())
     }
 
     #[test]
     fn every_no_is_explained() {
-        insta::assert_snapshot!(explained("web", &rows(), false).unwrap(), @r#"
-        NODE   SHOULD RUN   POD         STATE       WHY
-        pi-1   yes          web-x7k2p   available   runs
-        pi-2   yes          web-p2k7x   not ready   image "nginx:1.72" cannot be pulled
-        pi-3   no           -           -           taint gpu=only:NoSchedule is not tolerated
-        pi-4   no           -           -           taint gpu=only:NoSchedule is not tolerated
+        insta::assert_snapshot!(explained("web", &verdicts(), false).unwrap(), @r#"
+        NODE   SHOULD RUN   POD         STATE       AGE   WHY
+        pi-1   yes          web-x7k2p   available   -     runs
+        pi-2   yes          web-p2k7x   not ready   90s   image "nginx:1.72" cannot be pulled
+        pi-3   no           -           -           -     taint gpu=only:NoSchedule is not tolerated
+        pi-4   no           -           -           -     taint gpu=only:NoSchedule is not tolerated
 
         What would change that:
           pi-2: correct the image
@@ -418,17 +263,5 @@ mod tests {
             fixes(&many),
             ["pi-1, pi-2, pi-3, pi-4, pi-5 and 2 more: label each node with disk=ssd"]
         );
-    }
-
-    #[test]
-    fn coverage_sums_up_each_daemonset() {
-        let mut text = Vec::new();
-        Columns::new()
-            .write(&mut text, "", &by_daemonset(&rows()))
-            .unwrap();
-        insta::assert_snapshot!(String::from_utf8(text).unwrap(), @r"
-        NAMESPACE   DAEMONSET   NODES   SHOULD RUN   AVAILABLE   MISSING ON
-        default     web         4       2            1           pi-2
-        ");
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod agent;
 pub(crate) mod apply;
 pub(crate) mod completion;
 pub(crate) mod cordon;
+pub(crate) mod coverage;
 pub(crate) mod delete;
 #[cfg(all(feature = "server", feature = "agent"))]
 pub(crate) mod demo;

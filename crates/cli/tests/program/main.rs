@@ -1,6 +1,7 @@
 //! The real `muster` program against a real server: what a person types, what comes back, and with which exit code.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod coverage;
 mod muster;
 mod policies;
 mod rollout;

@@ -354,6 +354,7 @@ impl World {
             terminating: false,
             ready: false,
             ready_since: None,
+            unready_since: None,
             hash: Some(self.facts().rules.target.hash),
             template_generation: None,
             trouble: String::new(),

@@ -12,6 +12,7 @@
 //! 'expectations' there are. Invariant: one key is never synced twice at once.
 
 mod carry;
+mod gaps;
 mod index;
 mod set;
 mod steer;

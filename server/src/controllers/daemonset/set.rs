@@ -4,17 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_daemonset::backoff::Backoff;
 use muster_daemonset::facts::{Rules, Target};
+use muster_daemonset::gap;
 use muster_daemonset::revision::{self, Settlement};
 use muster_daemonset::{
-    Claim, DaemonFacts, NodeFacts, NodeName, Placement, Placements, PodFacts, PodUid,
-    RevisionFacts, claim_object, place, place_gone,
+    Claim, DaemonFacts, NodeFacts, NodeName, Placements, PodFacts, PodUid, RevisionFacts,
+    claim_object, place, place_gone,
 };
 use muster_model::object::NamespacedName;
 use muster_model::time::Timestamp;
 use muster_store::Revision;
 
+use super::troubles::Known;
 use crate::cache::Stored;
 
 /// A pod that names this DaemonSet as its controller.
@@ -266,13 +267,14 @@ impl Set {
         self.dirty.insert(node);
     }
 
-    /// Brings the placements up to date.
+    /// Brings the placements up to date. Answers since when nodes are without an available pod that should have one,
+    /// of those that were looked at; `None`: they are not.
     pub(super) fn refresh(
         &mut self,
         nodes: &BTreeMap<NodeName, NodeFacts>,
-        backoff: &Backoff,
+        known: &Known,
         now: Timestamp,
-    ) {
+    ) -> Vec<(NodeName, Option<Timestamp>)> {
         let basis = (
             self.facts.rules.clone(),
             self.facts.status.observed_generation,
@@ -285,31 +287,30 @@ impl Set {
             self.placed_with = Some(basis);
         }
         self.dirty.extend(self.placements.due(now));
+        let mut gaps = Vec::new();
         for name in std::mem::take(&mut self.dirty) {
-            let placement = self.place(&name, nodes, backoff, now);
-            self.placements.set(name, placement);
+            let pods = self.pods_on(&name);
+            let (placement, gap) = match nodes.get(&name) {
+                None => (place_gone(&pods), None),
+                Some(node) => {
+                    let retry_at = known.backoff.retry_at(&self.facts, &name, now);
+                    let placement = place(&self.facts, node, &pods, retry_at, now);
+                    let unseen = || known.gap_since(&self.facts, node, &pods, now);
+                    let gap = gap::follow(self.placements.get(&name), &placement, unseen, now);
+                    (Some(placement), gap)
+                }
+            };
+            self.placements.set(name.clone(), placement);
+            gaps.push((name, gap));
         }
+        gaps
     }
 
-    fn place(
-        &self,
-        name: &NodeName,
-        nodes: &BTreeMap<NodeName, NodeFacts>,
-        backoff: &Backoff,
-        now: Timestamp,
-    ) -> Option<Placement> {
-        let uids = self.by_node.get(name);
-        let pods: Vec<PodFacts> = uids
-            .into_iter()
-            .flatten()
-            .filter_map(|uid| self.pods.get(uid))
+    fn pods_on(&self, node: &NodeName) -> Vec<PodFacts> {
+        let uids = self.by_node.get(node).into_iter().flatten();
+        uids.filter_map(|uid| self.pods.get(uid))
             .map(|pod| pod.facts.clone())
-            .collect();
-        let Some(node) = nodes.get(name) else {
-            return place_gone(&pods);
-        };
-        let retry_at = backoff.retry_at(&self.facts, name, now);
-        Some(place(&self.facts, node, &pods, retry_at, now))
+            .collect()
     }
 
     /// Namespace and name.

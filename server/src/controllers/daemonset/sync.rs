@@ -115,6 +115,14 @@ pub(super) struct Work {
 
 impl Inner {
     pub(super) async fn sync(&self, key: &NamespacedName) -> Result<(), SyncError> {
+        let synced = self.sync_in_rounds(key).await;
+        if synced.is_err() {
+            self.note_gaps_of(key);
+        }
+        synced
+    }
+
+    async fn sync_in_rounds(&self, key: &NamespacedName) -> Result<(), SyncError> {
         for round in 0..MOST_ROUNDS {
             match self.look(key, round < MOST_CLAIMS) {
                 Look::Nothing => return Ok(()),
@@ -187,7 +195,7 @@ impl Inner {
                 };
             }
         }
-        set.refresh(&state.index.nodes, &self.troubles.known().backoff, now);
+        self.refresh(set, &state.index.nodes, now);
         let history = set.history();
         let plan = plan(&set.facts, &set.placements, &history, now);
         if plan.is_idle() {

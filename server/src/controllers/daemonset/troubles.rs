@@ -1,14 +1,16 @@
-//! What the controller knows of its own difficulties: how long failed pods wait, and why a DaemonSet's last sync
-//! failed. The controller writes it, and reads the waits; whoever explains a DaemonSet reads both. Only in
-//! memory: a new controller tries everything at once.
+//! What the controller knows of its own difficulties: how long failed pods wait, why a DaemonSet's last sync
+//! failed, and since when nodes are without an available pod. The controller writes it, and reads the waits; whoever
+//! explains a DaemonSet reads all. Only in memory: a new controller tries everything at once, and takes the age of gaps
+//! from what the objects say.
 //!
-//! It is bounded by what there is: a setback per DaemonSet, a wait per DaemonSet and node.
+//! It is bounded by what there is: a setback per DaemonSet, a wait and a gap per DaemonSet and node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_daemonset::backoff::Backoff;
-use muster_daemonset::{DaemonFacts, NodeName, Setback};
+use muster_daemonset::gap::{self, Memory};
+use muster_daemonset::{DaemonFacts, NodeFacts, NodeName, PodFacts, Setback};
 use muster_model::time::Timestamp;
 use tokio::sync::watch;
 
@@ -28,12 +30,32 @@ pub(crate) struct Known {
     pub(crate) backoff: Backoff,
     /// By the DaemonSet's uid.
     setbacks: BTreeMap<String, Setback>,
+    /// By the DaemonSet's uid, from the first look on: the nodes without an available pod that should have one, and
+    /// since when.
+    gaps: BTreeMap<String, BTreeMap<NodeName, Timestamp>>,
 }
 
 impl Known {
     /// What the last sync of the DaemonSet with this uid failed of; `None`: it did not.
     pub(crate) fn setback(&self, uid: &str) -> Option<&Setback> {
         self.setbacks.get(uid)
+    }
+
+    /// Since when a node, with these pods of the DaemonSet, is without an available one.
+    pub(crate) fn gap_since(
+        &self,
+        daemon: &DaemonFacts,
+        node: &NodeFacts,
+        pods: &[PodFacts],
+        now: Timestamp,
+    ) -> Timestamp {
+        let memory = match self.gaps.get(&daemon.uid) {
+            None => Memory::None,
+            Some(open) => open
+                .get(&node.name)
+                .map_or(Memory::Closed, |since| Memory::Open(*since)),
+        };
+        gap::since(daemon, node, pods, memory, now)
     }
 }
 
@@ -85,11 +107,38 @@ impl Troubles {
         waited
     }
 
+    /// The nodes of a DaemonSet that were looked at: since when they are gaps; `None`: they are none.
+    pub(super) fn note_gaps(&self, uid: &str, looked_at: Vec<(NodeName, Option<Timestamp>)>) {
+        let is_news = {
+            let known = self.known();
+            let open = known.gaps.get(uid);
+            let seen = |node| open.and_then(|open| open.get(node));
+            open.is_none()
+                || looked_at
+                    .iter()
+                    .any(|(node, since)| seen(node) != since.as_ref())
+        };
+        // As with setbacks: mostly there is nothing to note.
+        if !is_news {
+            return;
+        }
+        self.quietly(|known| {
+            let open = known.gaps.entry(uid.to_owned()).or_default();
+            for (node, since) in looked_at {
+                match since {
+                    Some(since) => open.insert(node, since),
+                    None => open.remove(&node),
+                };
+            }
+        });
+    }
+
     /// The DaemonSet is gone.
     pub(super) fn forget(&self, uid: &str) {
         self.quietly(|known| {
             known.backoff.forget(uid);
             known.setbacks.remove(uid);
+            known.gaps.remove(uid);
         });
     }
 

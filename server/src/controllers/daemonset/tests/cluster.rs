@@ -218,6 +218,13 @@ impl Cluster {
         cluster
     }
 
+    /// With a new controller, which remembers nothing.
+    pub(super) fn restarted(mut self) -> Self {
+        let (registry, events) = (self.registry.clone(), self.events.clone());
+        self.controller = DaemonSets::new(registry, events, Metrics::new());
+        self
+    }
+
     pub(super) async fn create(&self, kind: &'static Kind, tree: Value) -> Arc<Stored> {
         let write = Write::create(kind, object(tree));
         self.registry

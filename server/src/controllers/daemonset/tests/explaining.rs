@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use muster_model::kind::{NODE, POD};
+use muster_model::kind::{DAEMON_SET, NODE, POD};
 use muster_model::object::NamespacedName;
+use muster_model::time::Timestamp;
 use serde_json::json;
 
 use super::cluster::{Cluster, web};
@@ -117,4 +118,134 @@ async fn a_silent_pod_is_spoken_for_by_its_events_and_its_node() {
             pod.name()
         )
     );
+}
+
+impl Cluster {
+    /// Seconds since the start, at which a node came to be without an available pod; `None`: it has one.
+    fn uncovered_since(&self, node: &str) -> Option<i64> {
+        let cache = self.registry.cache();
+        let view = DaemonView::of(cache, &self.set(), self.registry.now()).unwrap();
+        let rows = view.rows(cache, self.controller.troubles());
+        let row = rows.iter().find(|row| row.node.as_str() == node).unwrap();
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        row.uncovered_since
+            .map(|since| since.as_second() - start.as_second())
+    }
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::advance(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_is_as_old_as_the_loss_of_the_last_available_pod() {
+    let cluster = Cluster::new(1).await;
+    pass(5).await;
+    assert_eq!(
+        cluster.uncovered_since("n0"),
+        Some(0),
+        "since there is a DaemonSet"
+    );
+    cluster.sync().await;
+    pass(5).await;
+    cluster.sync().await;
+    assert_eq!(
+        cluster.uncovered_since("n0"),
+        Some(0),
+        "a pod that is not ready changes nothing"
+    );
+    cluster.settle_down().await;
+    assert_eq!(cluster.uncovered_since("n0"), None);
+
+    pass(50).await;
+    cluster.set_ready(&cluster.only("n0"), false).await;
+    assert_eq!(
+        cluster.uncovered_since("n0"),
+        Some(60),
+        "told before the controller has looked"
+    );
+    cluster.sync().await;
+    pass(10).await;
+    let lost = cluster.only("n0");
+    cluster.delete(&POD, &lost.key).await;
+    cluster.remove_pod(&lost).await;
+    cluster.sync().await;
+    pass(10).await;
+    cluster.sync().await;
+    assert_eq!(
+        cluster.uncovered_since("n0"),
+        Some(60),
+        "the next pod does not make it younger"
+    );
+    cluster.settle_down().await;
+    assert_eq!(cluster.uncovered_since("n0"), None);
+
+    // Gone at a stroke: it is a gap from the moment on, before the controller has seen it and after.
+    pass(20).await;
+    let lost = cluster.only("n0");
+    cluster.delete(&POD, &lost.key).await;
+    cluster.remove_pod(&lost).await;
+    assert_eq!(cluster.uncovered_since("n0"), Some(100));
+    cluster.sync().await;
+    pass(7).await;
+    assert_eq!(cluster.uncovered_since("n0"), Some(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gap_ages_while_every_sync_fails() {
+    let cluster = Cluster::running(1).await;
+    cluster.store.pods_left.store(0, Ordering::SeqCst);
+    let lost = cluster.only("n0");
+    cluster.delete(&POD, &lost.key).await;
+    cluster.remove_pod(&lost).await;
+    cluster.attend().await;
+    pass(300).await;
+    cluster.attend().await;
+    assert_eq!(cluster.uncovered_since("n0"), Some(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_comes_to_need_a_pod_is_a_gap_since_then() {
+    let cluster = Cluster::running(1).await;
+    cluster
+        .edit(&DAEMON_SET, &web(), |set| {
+            set["spec"]["template"]["spec"]["nodeSelector"] = json!({"disk": "ssd"});
+        })
+        .await;
+    cluster.settle_down().await;
+    assert_eq!(cluster.uncovered_since("n0"), None, "it is not meant to");
+    pass(30).await;
+    cluster
+        .edit(&NODE, &NamespacedName::new("", "n0"), |node| {
+            node["metadata"]["labels"]["disk"] = "ssd".into();
+        })
+        .await;
+    cluster.sync().await;
+    pass(30).await;
+    assert_eq!(cluster.uncovered_since("n0"), Some(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_controller_takes_the_age_of_gaps_from_what_the_objects_say() {
+    let cluster = Cluster::running(2).await;
+    pass(60).await;
+    cluster.set_ready(&cluster.only("n0"), false).await;
+    let lost = cluster.only("n1");
+    cluster.delete(&POD, &lost.key).await;
+    cluster.remove_pod(&lost).await;
+    pass(60).await;
+    let cluster = cluster.restarted();
+    assert_eq!(cluster.uncovered_since("n0"), Some(60), "the pod says when");
+    assert_eq!(
+        cluster.uncovered_since("n1"),
+        Some(0),
+        "nothing says that it ever had one"
+    );
+    cluster.sync().await;
+    pass(60).await;
+    assert_eq!(cluster.uncovered_since("n0"), Some(60));
+    assert_eq!(cluster.uncovered_since("n1"), Some(0));
+    cluster.settle_down().await;
+    assert_eq!(cluster.uncovered_since("n0"), None);
+    assert_eq!(cluster.uncovered_since("n1"), None);
 }
