@@ -100,7 +100,9 @@ impl DaemonView {
             let mut row = self.row(node.name, placement, pods);
             row.uncovered_since = gap;
             match &mut row.placement.verdict {
-                Verdict::Missing { setback } => *setback = known.setback(&self.facts.uid).cloned(),
+                Verdict::Missing { setback, .. } => {
+                    *setback = known.setback(&self.facts.uid).cloned()
+                }
                 // The pod itself does not say: its node may, or what was told of it.
                 Verdict::NotReady { trouble, .. } if trouble.is_empty() => {
                     let told = || warnings.of(cache, &self.facts.id.namespace, row.pod.as_ref()?);
@@ -129,8 +131,14 @@ impl DaemonView {
             .collect();
         let release = Release::of(&self.facts, &placements, self.now);
         for row in rows.values_mut() {
-            let found = release.hold_of(&placements, &row.placement);
-            if let Verdict::Outdated { hold, .. } = &mut row.placement.verdict {
+            let found = match row.placement.verdict {
+                Verdict::Outdated { .. } => release.hold_of(&placements, &row.placement),
+                Verdict::Missing { .. } => release.hold_of_missing(&placements, &row.placement),
+                _ => None,
+            };
+            if let Verdict::Outdated { hold, .. } | Verdict::Missing { hold, .. } =
+                &mut row.placement.verdict
+            {
                 *hold = found;
             }
         }

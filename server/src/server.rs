@@ -191,6 +191,7 @@ impl Parts {
             self.stop.clone(),
         );
         let daemonsets = DaemonSets {
+            previews: DaemonSets::few_previews(),
             registry: self.registry.clone(),
             metrics: self.metrics.clone(),
             troubles: self.troubles,

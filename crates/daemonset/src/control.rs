@@ -132,6 +132,20 @@ impl Control {
         (control, reader.faults)
     }
 
+    /// What is wrong with the annotations beside the `minReadySeconds` of the same DaemonSet.
+    pub fn check_beside(&self, min_ready_seconds: i64) -> Option<FieldError> {
+        let deadline = self.progress_deadline?;
+        (deadline.as_secs() <= min_ready_seconds).then(|| {
+            let field = FieldPath::of("metadata.annotations").key(annotation::PROGRESS_DEADLINE);
+            let detail = "must be longer than minReadySeconds, or every new pod counts as failed";
+            FieldError::invalid(
+                field,
+                &Value::from(format!("{}s", deadline.as_secs())),
+                detail,
+            )
+        })
+    }
+
     /// Whether some nodes may be held back, so that a pod they lose must come back from an older revision.
     pub fn holds_back(&self) -> bool {
         self.paused
@@ -277,6 +291,10 @@ impl<'a> Reader<'a> {
         let what = "must be a number of nodes (2), a percentage (10%) or a label selector (zone=a)";
         let starts_as_number = text.starts_with(|c: char| c.is_ascii_digit());
         let nodes = match (parse_amount(text), Selector::parse(text)) {
+            (Some(amount), _) if amount.is_zero() => {
+                self.fault(key, "a wave of no nodes tells nothing");
+                return None;
+            }
             (Some(amount), _) => WaveNodes::Count(amount),
             (None, Ok(selector)) if !starts_as_number && !selector.is_empty() => {
                 WaveNodes::Selected(selector)

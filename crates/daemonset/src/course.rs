@@ -150,7 +150,7 @@ impl Condition {
     }
 
     /// As a DaemonSet's status has it.
-    pub(crate) fn from_object(daemon: &Object) -> Option<Self> {
+    pub fn from_object(daemon: &Object) -> Option<Self> {
         let conditions = daemon.at("/status/conditions")?.as_array()?;
         let found = conditions
             .iter()

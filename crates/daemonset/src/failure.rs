@@ -18,6 +18,8 @@ const BAD_WAITS: [&str; 7] = [
     "CreateContainerError",
     "RunContainerError",
 ];
+/// One restart may be the machine's doing: a reboot, an engine that was upgraded.
+const RESTARTS_THAT_TELL: i32 = 2;
 /// Nodes that a verdict names.
 const NODES_NAMED: usize = 3;
 
@@ -52,8 +54,10 @@ fn of_container(status: &ContainerStatus) -> bool {
             .and_then(|state| state.terminated.as_ref())
             .is_some_and(|ended| ended.exit_code != 0)
     };
-    waits_for.is_some_and(|reason| BAD_WAITS.contains(&reason))
-        || (!status.ready && (ended_badly(state) || ended_badly(status.last_state.as_ref())))
+    let keeps_ending = !status.ready
+        && status.restart_count >= RESTARTS_THAT_TELL
+        && (ended_badly(state) || ended_badly(status.last_state.as_ref()));
+    keeps_ending || waits_for.is_some_and(|reason| BAD_WAITS.contains(&reason))
 }
 
 /// In words, what is wrong with a failing pod.
@@ -96,4 +100,55 @@ pub(crate) fn judge(daemon: &DaemonFacts, placements: &Placements) -> Option<Str
         failing.len(),
         named.join("; ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn fails(status: Value) -> bool {
+        of_pod(&serde_json::from_value(json!({"metadata": {}, "status": status})).unwrap())
+    }
+
+    fn container(restarts: i32, ready: bool, state: Value, last_exit: i32) -> Value {
+        json!({"containerStatuses": [{
+            "name": "web", "image": "", "imageID": "", "ready": ready, "restartCount": restarts, "state": state,
+            "lastState": {"terminated": {"exitCode": last_exit}},
+        }]})
+    }
+
+    #[test]
+    fn what_will_not_come_by_itself_fails_and_what_is_slow_does_not() {
+        let waits = |reason: &str| container(0, false, json!({"waiting": {"reason": reason}}), 0);
+        for reason in [
+            "CrashLoopBackOff",
+            "ImagePullBackOff",
+            "CreateContainerConfigError",
+        ] {
+            assert!(fails(waits(reason)), "{reason}");
+        }
+        for reason in ["ContainerCreating", "PodInitializing", "ErrImagePull"] {
+            assert!(!fails(waits(reason)), "{reason}");
+        }
+        assert!(fails(json!({"phase": "Failed"})));
+        assert!(!fails(json!({"phase": "Running"})));
+    }
+
+    #[test]
+    fn one_restart_may_be_a_reboot_and_the_second_tells() {
+        let running = || json!({"running": {}});
+        assert!(!fails(container(1, false, running(), 137)));
+        assert!(fails(container(2, false, running(), 137)));
+        assert!(!fails(container(2, false, running(), 0)));
+        assert!(!fails(container(2, true, running(), 137)));
+    }
+
+    #[test]
+    fn a_ready_pod_never_fails() {
+        let mut status = container(5, true, json!({"running": {}}), 1);
+        status["conditions"] = json!([{"type": "Ready", "status": "True"}]);
+        assert!(!fails(status));
+    }
 }

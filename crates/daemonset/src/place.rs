@@ -507,7 +507,7 @@ impl<'a> Seen<'a> {
             // the other is asked again at the pace of the back-off.
             let places = self.live() + self.waiting_for_back_off(&actions);
             actions.create = fit.run && running.is_empty() && places < 2;
-            thin_out_surge(&running, &mut actions);
+            thin_out_surge(&running, rules, &mut actions);
         } else {
             actions.create = fit.run && self.pods.is_empty();
             let stays = best(running.iter());
@@ -562,7 +562,7 @@ fn best<'a>(pods: impl Iterator<Item = &'a SeenPod<'a>>) -> Option<PodUid> {
 }
 
 /// At most one old and one new pod stay, and the old one only while it is needed (spec/daemonset.md 10.1).
-fn thin_out_surge(running: &[SeenPod<'_>], actions: &mut Actions) {
+fn thin_out_surge(running: &[SeenPod<'_>], rules: &Rules, actions: &mut Actions) {
     if running.len() < 2 {
         return;
     }
@@ -579,10 +579,12 @@ fn thin_out_surge(running: &[SeenPod<'_>], actions: &mut Actions) {
             .iter()
             .find(|pod| Some(&pod.facts.uid) == uid.as_ref())
     };
-    if let (Some(old), Some(new)) = (find(&old), find(&new))
-        && (!old.facts.ready || new.is_available())
-    {
-        actions.deletes.push((old.reference(), DeleteWhy::Replaced));
+    if let (Some(old), Some(new)) = (find(&old), find(&new)) {
+        // Where there is a way back, one moment of the old pod's weakness does not leave the node with one that fails.
+        let way_back = rules.stable_wants.is_some() && new.facts.failing.is_some();
+        if new.is_available() || !(old.facts.ready || way_back) {
+            actions.deletes.push((old.reference(), DeleteWhy::Replaced));
+        }
     }
 }
 
@@ -626,7 +628,10 @@ fn verdict(
         };
     }
     let Some(first) = first else {
-        return Verdict::Missing { setback: None };
+        return Verdict::Missing {
+            setback: None,
+            hold: None,
+        };
     };
     // A live pod says more about the node than one that is on its way out beside it.
     let spoken_for = seen

@@ -190,9 +190,11 @@ fn fallback(daemon: &DaemonFacts) -> Option<Arc<Stable>> {
         .cloned()
 }
 
+/// Nodes out of reach are left out, or one broken machine would keep every revision unproven for ever. They must be fewer
+/// than the others; a revision that cuts its nodes off does not get that far, because the budget stops it.
 fn is_newly_proven(daemon: &DaemonFacts, placements: &Placements) -> bool {
     let (course, tally) = (&daemon.course, placements.tally());
-    let everywhere = tally.through > 0 && tally.through + tally.skipped == tally.desired;
+    let everywhere = tally.through > tally.away && tally.through + tally.away == tally.desired;
     everywhere && course.number > 0 && !course.proven && daemon.failed().is_none()
 }
 

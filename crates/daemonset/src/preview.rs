@@ -449,6 +449,7 @@ fn ends_by_itself(hold: &Hold) -> bool {
         | Hold::Domain { .. }
         | Hold::Pulling
         | Hold::PullFailed { .. }
+        | Hold::Unproven
         | Hold::OnDelete => false,
     }
 }

@@ -72,6 +72,8 @@ pub enum Hold {
     },
     /// `OnDelete`: somebody has to delete the pod.
     OnDelete,
+    /// With `on-failure`: as many nodes as the budget allows try the new revision, and it is not available there.
+    Unproven,
 }
 
 /// What a wave waits for.
@@ -132,6 +134,9 @@ impl fmt::Display for Hold {
                 f,
                 "enough nodes of failure domain {domain} are being updated or out"
             ),
+            Self::Unproven => {
+                f.write_str("the new revision is not available yet where it was tried")
+            }
             Self::Pulling => f.write_str("the new images are being pulled there"),
             Self::PullFailed { why } => write!(f, "the new images cannot be pulled there: {why}"),
             Self::OnDelete => {
@@ -224,6 +229,15 @@ impl<'a> Release<'a> {
             .closed_to(&placement.group)
             .or_else(|| turns.full(&placement.group))
             .or_else(|| pull_hold(placement))
+    }
+
+    /// What keeps a pod that is missing from being made, also of an older revision; `None`: nothing.
+    pub fn hold_of_missing(&self, placements: &Placements, placement: &Placement) -> Option<Hold> {
+        let mut turns = Turns::for_missing(self, placements);
+        if !placement.create || self.source(&mut turns, placement).is_some() {
+            return None;
+        }
+        Some(turns.closed_to(&placement.group).unwrap_or(Hold::Unproven))
     }
 
     /// From which revision a pod that `placement`'s node lacks is made now; `None`: it is held back, and no older revision

@@ -241,7 +241,7 @@ fn replace(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan:
     let mut left = left(without_available);
     // Images are asked for on as many nodes as this wave and the next have.
     let ahead = 2 * budget.max_unavailable;
-    let mut pulling = 0;
+    let (mut pulling, mut refused) = (0, 0);
     let mut line = placements.line(Part::OldServing);
     while left > 0 || pulling < ahead {
         let open = |turns: &Turns<'_>, group: &_| {
@@ -264,7 +264,9 @@ fn replace(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan:
                 plan.pre_pull(node, placement);
             }
             Pulled::Unasked => return,
-            Pulled::Failed(_) => {}
+            // Nodes that cannot pull hold up no others; but an image that is nowhere is not asked for everywhere.
+            Pulled::Failed(_) if refused == ahead => return,
+            Pulled::Failed(_) => refused += 1,
             Pulled::Unneeded | Pulled::Ready | Pulled::Asked => pulling += 1,
         }
     }

@@ -45,6 +45,8 @@ pub struct Tally {
     pub through: usize,
     /// ... are out of reach since before the rollout.
     pub skipped: usize,
+    /// ... are out of reach, whenever that began, and not through.
+    pub away: usize,
 }
 
 /// The placements of one DaemonSet on all nodes.
@@ -303,6 +305,7 @@ impl Placements {
                 counts.desired && placement.part == Part::Skipped,
                 &mut tally.skipped,
             ),
+            (is_away(placement), &mut tally.away),
         ] {
             if holds {
                 change(total);
@@ -314,6 +317,12 @@ impl Placements {
 /// The node runs nothing but the current revision, and that is available.
 fn is_through(placement: &Placement) -> bool {
     placement.counts.desired && placement.part == Part::Done { available: true }
+}
+
+/// The node's agent is out of reach, so that nothing can be learnt there.
+fn is_away(placement: &Placement) -> bool {
+    let is_lost = matches!(placement.verdict, Verdict::NodeOutOfReach { .. });
+    placement.counts.desired && is_lost && !is_through(placement)
 }
 
 /// A wave waits for the node.

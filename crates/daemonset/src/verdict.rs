@@ -101,6 +101,8 @@ pub enum Verdict {
         /// What keeps one from being created; `None`: nothing known, one is about to be. [`crate::place()`] knows
         /// nothing of it: who drives the brain fills it in.
         setback: Option<Setback>,
+        /// What keeps the present revision from being made here, where an older one does not fit; filled in likewise.
+        hold: Option<Hold>,
     },
     /// It should not run here.
     No {
@@ -237,9 +239,17 @@ impl Verdict {
                 };
                 format!("pod {pod} {how}{why}; {when}")
             }
-            Self::Missing { setback: None } => "no pod yet, one is being created".to_owned(),
+            Self::Missing {
+                setback: None,
+                hold: None,
+            } => "no pod yet, one is being created".to_owned(),
+            Self::Missing {
+                setback: None,
+                hold: Some(hold),
+            } => format!("no pod: {hold}, and the older revision does not fit here"),
             Self::Missing {
                 setback: Some(setback),
+                ..
             } => format!(
                 "no pod: {} (since {}); tried again at {}",
                 setback.why,
@@ -319,7 +329,11 @@ mod tests {
     #[test]
     fn a_node_without_a_pod_says_what_keeps_it_from_having_one() {
         let expected = "no pod yet, one is being created";
-        assert_eq!(Verdict::Missing { setback: None }.sentence(), expected);
+        let missing = Verdict::Missing {
+            setback: None,
+            hold: None,
+        };
+        assert_eq!(missing.sentence(), expected);
         let setback = Setback {
             why: "creating a pod was refused: no PriorityClass with name high was found".into(),
             since: at("2026-01-31T10:00:00Z"),
@@ -327,6 +341,7 @@ mod tests {
         };
         let missing = Verdict::Missing {
             setback: Some(setback),
+            hold: None,
         };
         assert_eq!(
             missing.sentence(),

@@ -12,6 +12,7 @@ use muster_model::time;
 use muster_proto::v1;
 use muster_proto::v1::daemon_set_service_server::DaemonSetService;
 use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
@@ -34,11 +35,21 @@ pub struct DaemonSets {
     /// What the controller knows of its difficulties.
     pub(crate) troubles: Troubles,
     pub(crate) stop: CancellationToken,
+    /// Rollouts that are played ahead at the same time.
+    pub(crate) previews: Semaphore,
 }
+
+/// Each preview may take a processor for a second, and a copy of all nodes.
+const PREVIEWS_AT_ONCE: usize = 2;
 
 type States = BoxStream<'static, Result<v1::RolloutStatusReply, Status>>;
 
 impl DaemonSets {
+    /// The permits of [`DaemonSets::previews`].
+    pub(crate) fn few_previews() -> Semaphore {
+        Semaphore::new(PREVIEWS_AT_ONCE)
+    }
+
     fn find(
         &self,
         caller: &Caller,
@@ -162,12 +173,13 @@ impl DaemonSets {
         let stored = self.find(caller, Verb::Patch, request.daemonset.as_ref())?;
         let view = self.view(&stored)?;
         let (number, revision) = match request.to_revision {
-            0 => view
-                .history
-                .iter()
-                .rev()
-                .nth(1)
-                .ok_or_else(|| ApiError::bad_request("no last revision to roll back to"))?,
+            // What has failed is gone back to only by name.
+            0 => {
+                let mut earlier = view.history.iter().rev().skip(1);
+                earlier
+                    .find(|(facts, _)| facts.failed.is_none())
+                    .ok_or_else(|| ApiError::bad_request(nothing_earlier(&view)))?
+            }
             wanted => view
                 .history
                 .iter()
@@ -249,6 +261,17 @@ impl DaemonSets {
     }
 }
 
+/// Why there is no revision to go back to without a number.
+fn nothing_earlier(view: &DaemonView) -> String {
+    match view.history.iter().rev().nth(1) {
+        Some((failed, _)) => format!(
+            "the last revision, {}, failed: name the one to roll back to with --to-revision",
+            failed.number
+        ),
+        None => "no last revision to roll back to".to_owned(),
+    }
+}
+
 #[tonic::async_trait]
 impl DaemonSetService for DaemonSets {
     type RolloutStatusStream = States;
@@ -284,6 +307,19 @@ impl DaemonSetService for DaemonSets {
     ) -> Result<Response<v1::PreviewRolloutReply>, Status> {
         let since = Instant::now();
         let (registry, caller) = (self.registry.clone(), caller(&request));
+        let Ok(_one_of_few) = self.previews.try_acquire() else {
+            let busy = ApiError::new(
+                Reason::TooManyRequests,
+                "other previews are being played: try again",
+            );
+            return answer(
+                &self.metrics,
+                "PREVIEWROLLOUT",
+                Some(&DAEMON_SET),
+                since,
+                Err(busy),
+            );
+        };
         // Thousands of nodes take a while to be played through: other calls go on meanwhile.
         let played =
             tokio::task::spawn_blocking(move || preview_one(&registry, &caller, request.get_ref()));

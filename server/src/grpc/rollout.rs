@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use futures::stream::{self, Stream};
+use muster_daemonset::course::Condition;
 use muster_model::k8s::api::apps::v1::DaemonSet;
 use muster_model::kind::{DAEMON_SET, Kind, NODE, POD};
-use muster_model::object::NamespacedName;
+use muster_model::object::{NamespacedName, Object};
 use muster_proto::v1;
 use tokio::sync::watch;
 
@@ -161,8 +162,17 @@ impl Rollout {
             wave: number(stand.wave),
             waves: number(stand.waves),
             hold: stand.hold,
+            failed: failed(stored.object()),
         })
     }
+}
+
+/// The condition that tells of a failed rollout, while it holds.
+fn failed(daemon: &Object) -> String {
+    Condition::from_object(daemon)
+        .filter(|condition| condition.holds)
+        .map(|condition| condition.message)
+        .unwrap_or_default()
 }
 
 /// kubectl's line for a state (spec/daemonset.md 16.2), and whether it is the last one.

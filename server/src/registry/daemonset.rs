@@ -50,7 +50,12 @@ impl Strategy for DaemonSets {
 }
 
 fn check_control(daemon: &Object) -> Result<(), ApiError> {
-    let (_, faults) = Control::read(&daemon.annotations());
+    let (control, mut faults) = Control::read(&daemon.annotations());
+    let min_ready = daemon
+        .at("/spec/minReadySeconds")
+        .and_then(serde_json::Value::as_i64)
+        .unwrap_or(0);
+    faults.extend(control.check_beside(min_ready));
     if faults.is_empty() {
         Ok(())
     } else {

@@ -396,3 +396,40 @@ fn a_failure_is_forgotten_when_nobody_asks_for_failures_any_more() {
     assert!(proven.unwrap().proven);
     assert_eq!(world.hold("n0"), "");
 }
+
+#[test]
+fn one_machine_out_of_reach_does_not_keep_a_revision_unproven_for_ever() {
+    let mut world = running("rollback", 4);
+    world.set_budget(json!(2), json!(0));
+    world.set_image("img:2");
+    world.syncs(2);
+    world.ready_all();
+    // One updated node is lost in the middle.
+    world.lose("n0");
+    world.settle_down();
+    assert!(
+        world.history.iter().all(|one| one.proven),
+        "{:?}",
+        world.history.len()
+    );
+    // Weeks later a pod crashes elsewhere: that is no rollout that failed.
+    let pod = world.only("n2");
+    world.crash(&pod);
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+    assert!(world.history.iter().all(|one| one.failed.is_none()));
+}
+
+#[test]
+fn a_surge_with_a_way_back_keeps_the_old_pod_beside_one_that_fails() {
+    let mut world = running("halt", 3);
+    world.set_budget(json!(0), json!(1));
+    world.settle_down();
+    world.set_image("img:2");
+    assert_eq!(world.sync(), (1, 0));
+    let names = world.names_on("n0");
+    let (old, new) = (&names[0], &names[1]);
+    world.crash(new);
+    world.set_ready(old, false);
+    world.syncs(3);
+    assert_eq!(world.names_on("n0"), names, "a moment of weakness");
+}

@@ -43,10 +43,13 @@ impl Inner {
             set.confident = !outcome.stop_creating;
         }
         let status = self.finish(&work, outcome.failed.is_none()).await;
-        self.look_again(&work.facts.id, &work.plan);
         match outcome.failed {
+            // The queue tries it again, after a pause.
             Some(error) => Err(error),
-            None => status,
+            None => {
+                self.look_again(&work.facts.id, &work.plan);
+                status
+            }
         }
     }
 

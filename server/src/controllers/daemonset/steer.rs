@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use muster_daemonset::event;
+use muster_daemonset::event::{self, Note};
+use muster_daemonset::plan::PrePull;
 use muster_daemonset::pod::pull_request;
 use muster_model::kind::{DAEMON_SET, POD};
 use muster_model::object::{NamespacedName, Object};
@@ -23,56 +24,62 @@ impl Inner {
     /// Carries out what the plan says about the rollout's course, in one commit.
     pub(super) async fn steer(&self, work: &Work) -> Result<(), SyncError> {
         let (plan, facts) = (&work.plan, &work.facts);
-        let mut writes = Vec::new();
+        // Each write, and what is told when it was made.
+        let mut writes: Vec<(Write, Option<Note>)> = Vec::new();
         if plan.proven {
             let now = to_seconds_text(self.registry.now());
-            writes.push(note(work, annotation::AVAILABLE_EVERYWHERE, now));
+            writes.push((note(work, annotation::AVAILABLE_EVERYWHERE, now), None));
         }
         if let Some(why) = &plan.halt {
+            let told = event::halted(facts.course.number, why);
             let why: String = why.chars().take(LONGEST_WHY).collect();
-            writes.push(note(work, annotation::FAILED, why));
+            writes.push((note(work, annotation::FAILED, why), Some(told)));
+        }
+        if let (Some(write), Some(stable)) = (back(work), &plan.roll_back) {
+            let why = facts.course.failed.as_deref().unwrap_or_default();
+            let told = event::rolled_back(stable.number, facts.course.number, why);
+            writes.push((write, Some(told)));
         }
         let request = pull_request(facts).text();
-        writes.extend(plan.pre_pulls.iter().map(|pull| {
-            let key = NamespacedName::new(facts.id.namespace.clone(), &*pull.pod.name);
-            let request = request.clone();
-            Write::edit(
-                &POD,
-                key,
-                Precondition::uid(pull.pod.uid.as_str()),
-                move |pod| {
-                    pod.set_annotation(annotation::PRE_PULL, &request);
-                    Ok(())
-                },
-            )
-        }));
-        writes.extend(back(work));
+        writes.extend(
+            plan.pre_pulls
+                .iter()
+                .map(|pull| (ask(work, pull, &request), None)),
+        );
         if writes.is_empty() {
             return Ok(());
         }
-        for answer in self.registry.commit(&self.caller, writes).await {
+        let (writes, notes): (Vec<Write>, Vec<Option<Note>>) = writes.into_iter().unzip();
+        let answers = self.registry.commit(&self.caller, writes).await;
+        let mut refused = None;
+        for (answer, told) in answers.into_iter().zip(notes) {
             match answer {
-                Ok(_) => {}
+                Ok(_) => {
+                    if let Some(told) = told {
+                        self.tell(work.stored.object(), &told);
+                    }
+                }
                 // The pod or the revision is gone, or the template is another one by now: the next look decides anew.
-                Err(error) if error.is_not_found() || error.is_conflict() => return Ok(()),
+                Err(error) if error.is_not_found() || error.is_conflict() => {}
                 Err(error) => {
                     self.note_timeout(facts, &error);
-                    return Err(SyncError::write("steering the rollout", error));
+                    refused.get_or_insert(SyncError::write("steering the rollout", error));
                 }
             }
         }
-        let (daemon, course) = (work.stored.object(), &facts.course);
-        if let Some(why) = &plan.halt {
-            self.tell(daemon, &event::halted(course.number, why));
-        }
-        if let (Some(stable), Some(why)) = (&plan.roll_back, &course.failed) {
-            self.tell(
-                daemon,
-                &event::rolled_back(stable.number, course.number, why),
-            );
-        }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
+}
+
+/// Asks for the new images beside an old pod.
+fn ask(work: &Work, pull: &PrePull, request: &str) -> Write {
+    let key = NamespacedName::new(work.facts.id.namespace.clone(), &*pull.pod.name);
+    let request = request.to_owned();
+    let same = Precondition::uid(pull.pod.uid.as_str());
+    Write::edit(&POD, key, same, move |pod| {
+        pod.set_annotation(annotation::PRE_PULL, &request);
+        Ok(())
+    })
 }
 
 /// Notes something on the current revision.

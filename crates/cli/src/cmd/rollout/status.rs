@@ -153,10 +153,16 @@ async fn follow(
             }
             session.console.flush()?;
             said.note(&reply);
-            if reply.done || !args.watch {
+            let has_failed = args.watch && is_observed && failed(&reply);
+            if reply.done || !args.watch || has_failed {
                 if let Some(bar) = &bar {
                     bar.finish_and_clear();
                     session.console.line(&reply.message)?;
+                }
+                if has_failed {
+                    let (name, why) = (&target.name, &reply.failed);
+                    let text = format!("daemon set {name:?} rollout failed: {why}");
+                    return Err(Failure::new(text));
                 }
                 return Ok(());
             }
@@ -164,6 +170,11 @@ async fn follow(
         // The stream was cut: the next look tells where we are.
         tokio::time::sleep(REOPEN_AFTER).await;
     }
+}
+
+/// A rollout that was stopped for good, or taken back and through with that. While it is being taken back it goes on.
+fn failed(reply: &v1::RolloutStatusReply) -> bool {
+    !reply.failed.is_empty() && (reply.done || !reply.hold.is_empty())
 }
 
 /// What was said last.
@@ -194,7 +205,7 @@ fn state(target: &v1::DaemonSetRef, reply: &v1::RolloutStatusReply) -> Value {
         "namespace": target.namespace, "daemonset": target.name, "generation": reply.generation,
         "observedGeneration": reply.observed_generation, "desired": reply.desired, "updated": reply.updated,
         "available": reply.available, "done": reply.done, "message": reply.message, "waiting": reply.waiting,
-        "wave": reply.wave, "waves": reply.waves, "hold": reply.hold,
+        "wave": reply.wave, "waves": reply.waves, "failed": reply.failed, "hold": reply.hold,
     })
 }
 
