@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use muster_model::k8s::api::core::v1::PodTemplateSpec;
 use muster_model::object::Object;
-use muster_model::taint::with_automatic;
 use muster_model::time::{Timestamp, to_seconds_text};
 use serde_json::{Map, Value, json};
 
 use crate::facts::{DaemonFacts, RevisionFacts};
-use crate::place::Wants;
+use crate::fit::Wants;
 
 /// The type of the condition in the DaemonSet's status.
 pub const CONDITION: &str = "RolloutFailed";
@@ -99,15 +98,7 @@ fn fallback(history: &[RevisionFacts], current: &str) -> Option<Arc<Stable>> {
             .unwrap_or_else(|| revision.name.clone()),
         template: Arc::clone(&revision.template),
         proven: revision.proven,
-        wants: Wants {
-            node_name: pod.node_name.filter(|name| !name.is_empty()),
-            node_selector: pod.node_selector.unwrap_or_default(),
-            affinity: pod.affinity,
-            tolerations: with_automatic(
-                &pod.tolerations.unwrap_or_default(),
-                pod.host_network.unwrap_or(false),
-            ),
-        },
+        wants: Wants::of(pod),
     }))
 }
 

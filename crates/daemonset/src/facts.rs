@@ -8,27 +8,27 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use muster_model::affinity::pinned_node;
 use muster_model::int_or_percent::IntOrPercent;
 use muster_model::k8s::api::apps::v1::DaemonSet;
-use muster_model::k8s::api::core::v1::{Node, Pod, Taint};
+use muster_model::k8s::api::core::v1::{Node, Taint};
 use muster_model::object::{NamespacedName, Object, ObjectError};
-use muster_model::pod_status::{self, Availability, Phase};
-use muster_model::pre_pull::{self, Answer, Request};
-use muster_model::reason::{annotation, condition, label, taint as taint_key};
+use muster_model::reason::{annotation, condition, taint as taint_key};
 use muster_model::selector::{Selector, SelectorError};
-use muster_model::taint::with_automatic;
 use muster_model::time::Timestamp;
 use serde_json::{Map, Value};
 
 use crate::control::{Control, OnFailure};
 use crate::course::{Condition, Course};
-use crate::failure;
+use crate::fit::Wants;
 use crate::group::Grouping;
-use crate::place::Wants;
-use crate::revision::{self, Settlement};
+use crate::revision::Settlement;
 use crate::status::Numbers;
-use crate::trouble;
+
+mod pod;
+mod revision;
+
+pub use pod::PodFacts;
+pub use revision::RevisionFacts;
 
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident) => {
@@ -230,15 +230,7 @@ impl DaemonFacts {
         let annotations = object.annotations();
         let (control, _) = Control::read(&annotations);
         let rules = Rules {
-            wants: Wants {
-                node_name: pod.node_name.filter(|name| !name.is_empty()),
-                node_selector: pod.node_selector.unwrap_or_default(),
-                affinity: pod.affinity,
-                tolerations: with_automatic(
-                    &pod.tolerations.unwrap_or_default(),
-                    pod.host_network.unwrap_or(false),
-                ),
-            },
+            wants: Wants::of(pod),
             stable_wants: None,
             surging: strategy.is_surging(),
             min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
@@ -408,191 +400,6 @@ impl NodeFacts {
             created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
             unreachable_since: [by_taint, by_condition].into_iter().flatten().min(),
             reachable_since: turned.filter(|_| !is_unknown),
-        }
-    }
-}
-
-/// A pod that a DaemonSet owns (or has just adopted).
-#[derive(Debug, Clone, PartialEq)]
-pub struct PodFacts {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Its uid.
-    pub uid: PodUid,
-    /// The node it is bound to, or pinned to by affinity; `None`: neither.
-    pub node: Option<NodeName>,
-    /// Whether `spec.nodeName` is set.
-    pub bound: bool,
-    /// `metadata.creationTimestamp`.
-    pub created: Option<Timestamp>,
-    /// Its phase.
-    pub phase: Phase,
-    /// Being deleted.
-    pub terminating: bool,
-    /// The condition Ready is True.
-    pub ready: bool,
-    /// Since when it is Ready.
-    pub ready_since: Option<Timestamp>,
-    /// Since when it is not Ready; `None`: it is, or does not say.
-    pub unready_since: Option<Timestamp>,
-    /// Label `controller-revision-hash`.
-    pub hash: Option<String>,
-    /// Label `pod-template-generation`.
-    pub template_generation: Option<String>,
-    /// In words, what keeps it from being Ready; empty when it does not say.
-    pub trouble: String,
-    /// In words, how it shows that its revision is at fault; `None`: it does not.
-    pub failing: Option<String>,
-    /// Hash of the revision whose images its node was asked to pull.
-    pub pull_asked: Option<String>,
-    /// What the node answered.
-    pub pull_answer: Option<Answer>,
-}
-
-impl PodFacts {
-    /// The facts of a stored Pod.
-    pub fn from_object(object: &Object) -> Result<Self, FactsError> {
-        let typed: Pod = object.typed().map_err(|source| FactsError::Decode {
-            kind: "Pod",
-            id: object.namespaced_name(),
-            source,
-        })?;
-        Ok(Self::from_typed(&typed))
-    }
-
-    /// The facts of a typed Pod.
-    pub fn from_typed(pod: &Pod) -> Self {
-        let spec = pod.spec.as_ref();
-        let bound_to = spec
-            .and_then(|spec| spec.node_name.as_deref())
-            .filter(|n| !n.is_empty());
-        let pinned_to = || pinned_node(spec.and_then(|spec| spec.affinity.as_ref()));
-        let own_label = |key: &str| {
-            pod.metadata
-                .labels
-                .as_ref()
-                .and_then(|all| all.get(key))
-                .cloned()
-        };
-        Self {
-            name: pod.metadata.name.as_deref().unwrap_or_default().into(),
-            uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
-            node: bound_to.or_else(pinned_to).map(NodeName::from),
-            bound: bound_to.is_some(),
-            created: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            phase: pod_status::phase(pod),
-            terminating: pod.metadata.deletion_timestamp.is_some(),
-            ready: pod_status::is_ready(pod),
-            ready_since: pod_status::ready_since(pod),
-            unready_since: pod_status::unready_since(pod),
-            hash: own_label(label::CONTROLLER_REVISION_HASH),
-            template_generation: own_label(label::POD_TEMPLATE_GENERATION),
-            trouble: trouble::of_pod(pod),
-            failing: failure::of_pod(pod).then(|| failure::words(pod)),
-            pull_asked: pull_asked(pod),
-            pull_answer: pull_answer(pod),
-        }
-    }
-
-    /// Since when it has been Ready long enough; `None` when it does not say.
-    pub(crate) fn available_since(&self, rules: &Rules) -> Option<Timestamp> {
-        let wait = SignedDuration::from_secs(i64::from(rules.min_ready_seconds));
-        self.ready_since?.checked_add(wait).ok()
-    }
-
-    /// Whether it is of the current revision (spec/daemonset.md 12).
-    pub fn is_updated(&self, rules: &Rules) -> bool {
-        let same_hash = self.hash.as_deref() == Some(rules.target.hash.as_str());
-        let same_generation = rules.template_generation.is_some()
-            && self.template_generation == rules.template_generation;
-        same_hash || same_generation
-    }
-
-    /// Ready long enough, at `now`?
-    pub fn availability(&self, rules: &Rules, now: Timestamp) -> Availability {
-        pod_status::availability(self.ready, self.ready_since, rules.min_ready_seconds, now)
-    }
-
-    /// The order 'oldest first' among the pods of one node: bound ones before unbound, then the earlier
-    /// `creationTimestamp`, then the smaller name.
-    pub fn age_order(&self) -> (bool, Timestamp, &str) {
-        (
-            !self.bound,
-            self.created.unwrap_or(Timestamp::MAX),
-            &self.name,
-        )
-    }
-}
-
-fn pull_asked(pod: &Pod) -> Option<String> {
-    let annotations = pod.metadata.annotations.as_ref()?;
-    let request = Request::parse(annotations.get(annotation::PRE_PULL)?)?;
-    Some(request.revision)
-}
-
-fn pull_answer(pod: &Pod) -> Option<Answer> {
-    let said = pod_status::condition(pod, pre_pull::CONDITION)?;
-    let (reason, message) = (said.reason.as_deref()?, said.message.as_deref()?);
-    Answer::read(reason, message)
-}
-
-/// A ControllerRevision that a DaemonSet owns (or has just adopted).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RevisionFacts {
-    /// Its name.
-    pub name: String,
-    /// Its number in the history.
-    pub number: i64,
-    /// Label `controller-revision-hash`; `None` when it lacks one.
-    pub hash: Option<String>,
-    /// Its `data`, as canonical text.
-    pub data: String,
-    /// `metadata.creationTimestamp`.
-    pub created: Option<Timestamp>,
-    /// The template that it keeps.
-    pub template: Arc<Value>,
-    /// It was available everywhere once.
-    pub proven: bool,
-    /// Why its rollout was stopped.
-    pub failed: Option<Arc<str>>,
-    /// Through how many waves somebody let it pass.
-    pub promoted: usize,
-}
-
-impl RevisionFacts {
-    /// The facts of a stored ControllerRevision. Nothing in it can fail: what is missing is empty.
-    pub fn from_object(object: &Object) -> Self {
-        Self {
-            name: object.name().to_owned(),
-            number: object
-                .at("/revision")
-                .and_then(Value::as_i64)
-                .unwrap_or_default(),
-            hash: object
-                .label(label::CONTROLLER_REVISION_HASH)
-                .map(str::to_owned),
-            data: object
-                .at("/data")
-                .map(revision::canonical_text)
-                .unwrap_or_default(),
-            created: object
-                .at("/metadata/creationTimestamp")
-                .and_then(|t| t.as_str()?.parse().ok()),
-            template: Arc::new(
-                object
-                    .at("/data/spec/template")
-                    .map(revision::template)
-                    .unwrap_or_default(),
-            ),
-            proven: object
-                .annotation(annotation::AVAILABLE_EVERYWHERE)
-                .is_some(),
-            failed: object.annotation(annotation::FAILED).map(Arc::from),
-            promoted: match object.annotation(annotation::PROMOTED) {
-                Some("all") => usize::MAX,
-                Some(number) => number.parse().unwrap_or_default(),
-                None => 0,
-            },
         }
     }
 }

@@ -1,18 +1,16 @@
 //! One node: should it run the daemon, does it, what is wrong (spec/daemonset.md 6 and 10.1).
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_model::affinity;
-use muster_model::k8s::api::core::v1::{Affinity, Toleration};
 use muster_model::pod_status::{Availability, Phase};
 use muster_model::pre_pull::State;
-use muster_model::taint::{NO_EXECUTE, NO_SCHEDULE, first_untolerated};
 use muster_model::time::Timestamp;
 
 use crate::facts::{DaemonFacts, NodeFacts, PodFacts, PodUid, Rules};
+use crate::fit::{Fit, fit};
 use crate::group::Group;
 use crate::rollout::{self, Part};
+use crate::seen::{Seen, SeenPod};
 use crate::verdict::{No, Verdict};
 
 /// A pod, as a decision names it.
@@ -25,7 +23,7 @@ pub struct PodRef {
 }
 
 impl PodRef {
-    fn of(pod: &PodFacts) -> Self {
+    pub(crate) fn of(pod: &PodFacts) -> Self {
         Self {
             name: pod.name.clone(),
             uid: pod.uid.clone(),
@@ -85,19 +83,6 @@ pub struct Counts {
     pub available: bool,
     /// It should, and its oldest pod is of the current revision.
     pub updated: bool,
-}
-
-/// What a template asks of a node.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Wants {
-    /// Its `nodeName`.
-    pub node_name: Option<String>,
-    /// Its `nodeSelector`.
-    pub node_selector: BTreeMap<String, String>,
-    /// Its affinity; only required node affinity is looked at.
-    pub affinity: Option<Affinity>,
-    /// Its tolerations and the automatic ones.
-    pub tolerations: Vec<Toleration>,
 }
 
 /// A pod that shows that its revision is at fault, not merely slow.
@@ -169,74 +154,6 @@ pub struct Placement {
     pub hashes: Vec<String>,
     /// When this answer changes by the mere passing of time.
     pub changes_at: Option<Timestamp>,
-}
-
-/// Whether a node should run a daemon (create it), and whether it may keep one.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fit {
-    /// Create one if there is none.
-    pub run: bool,
-    /// Leave one that is there.
-    pub keep: bool,
-    /// Why not to run.
-    pub why_not: Option<No>,
-}
-
-/// Should `node` run the daemon, may it keep it (spec/daemonset.md 6)? Conditions, capacity and other pods play
-/// no part.
-pub fn fit(rules: &Rules, node: &NodeFacts) -> Fit {
-    rules.wants.fit(node)
-}
-
-impl Wants {
-    /// The same for any template.
-    pub fn fit(&self, node: &NodeFacts) -> Fit {
-        let never = |why| Fit {
-            run: false,
-            keep: false,
-            why_not: Some(why),
-        };
-        if let Some(wanted) = self
-            .node_name
-            .as_ref()
-            .filter(|wanted| *wanted != node.name.as_str())
-        {
-            return never(No::OtherNode {
-                wanted: wanted.clone(),
-            });
-        }
-        let mismatch = affinity::mismatch(
-            node.name.as_str(),
-            &node.labels,
-            Some(&self.node_selector),
-            self.affinity.as_ref(),
-        );
-        if let Some(mismatch) = mismatch {
-            return never(No::NotSelected(mismatch));
-        }
-        let untolerated =
-            |effects: &[&str]| first_untolerated(&node.taints, &self.tolerations, effects);
-        // The taint that drives away is told first: it is the one that costs a running pod.
-        if let Some(taint) = untolerated(&[NO_EXECUTE]) {
-            return never(No::Untolerated {
-                taint: taint.clone(),
-            });
-        }
-        if let Some(taint) = untolerated(&[NO_SCHEDULE]) {
-            return Fit {
-                run: false,
-                keep: true,
-                why_not: Some(No::Untolerated {
-                    taint: taint.clone(),
-                }),
-            };
-        }
-        Fit {
-            run: true,
-            keep: true,
-            why_not: None,
-        }
-    }
 }
 
 /// Judges one node. `pods` are the daemon's own pods on it, in any order, whatever their state. `retry_at` is
@@ -404,188 +321,6 @@ pub fn place_gone(pods: &[PodFacts]) -> Option<Placement> {
         hashes: sorted.iter().filter_map(|pod| pod.hash.clone()).collect(),
         changes_at: None,
     })
-}
-
-/// A pod with what was judged of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SeenPod<'a> {
-    pub(crate) facts: &'a PodFacts,
-    pub(crate) updated: bool,
-    pub(crate) availability: Availability,
-}
-
-impl SeenPod<'_> {
-    pub(crate) fn is_available(&self) -> bool {
-        self.availability == Availability::Available
-    }
-
-    pub(crate) fn reference(&self) -> PodRef {
-        PodRef::of(self.facts)
-    }
-}
-
-/// The pods of one node that count: oldest first, without those that are both terminal and terminating.
-pub(crate) struct Seen<'a> {
-    pub(crate) pods: Vec<SeenPod<'a>>,
-}
-
-/// What placing does on one node.
-#[derive(Default)]
-pub(crate) struct Actions {
-    pub(crate) create: bool,
-    pub(crate) deletes: Vec<(PodRef, DeleteWhy)>,
-}
-
-impl Actions {
-    pub(crate) fn deletes(&self, pod: &PodFacts) -> bool {
-        self.deletes.iter().any(|(gone, _)| gone.uid == pod.uid)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.create && self.deletes.is_empty()
-    }
-}
-
-impl<'a> Seen<'a> {
-    fn sort(pods: &'a [PodFacts], rules: &Rules, now: Timestamp) -> Self {
-        let mut pods: Vec<SeenPod<'a>> = pods
-            .iter()
-            .filter(|pod| !(pod.terminating && pod.phase.is_terminal()))
-            .map(|facts| SeenPod {
-                facts,
-                updated: facts.is_updated(rules),
-                availability: facts.availability(rules, now),
-            })
-            .collect();
-        pods.sort_by(|a, b| a.facts.age_order().cmp(&b.facts.age_order()));
-        Self { pods }
-    }
-
-    /// Pods that are not terminal, stopping ones included: they have, or may have, containers on the node.
-    pub(crate) fn live(&self) -> usize {
-        self.pods
-            .iter()
-            .filter(|pod| !pod.facts.phase.is_terminal())
-            .count()
-    }
-
-    /// Failed pods that stay until their back-off has passed.
-    fn waiting_for_back_off(&self, actions: &Actions) -> usize {
-        let failed = self.pods.iter().filter(|pod| {
-            pod.facts.phase == Phase::Failed
-                && !pod.facts.terminating
-                && !actions.deletes(pod.facts)
-        });
-        failed.count()
-    }
-
-    fn act(&self, fit: &Fit, rules: &Rules, retry_at: Option<Timestamp>) -> Actions {
-        let mut actions = Actions::default();
-        if !fit.keep {
-            let staying = self.pods.iter().filter(|pod| !pod.facts.terminating);
-            actions.deletes = staying
-                .map(|pod| (pod.reference(), DeleteWhy::Misplaced))
-                .collect();
-            return actions;
-        }
-        let mut running = Vec::new();
-        for pod in self.pods.iter().filter(|pod| !pod.facts.terminating) {
-            match pod.facts.phase {
-                Phase::Failed if retry_at.is_none() => {
-                    actions.deletes.push((pod.reference(), DeleteWhy::Failed));
-                }
-                Phase::Failed => {}
-                Phase::Succeeded => actions
-                    .deletes
-                    .push((pod.reference(), DeleteWhy::Succeeded)),
-                Phase::Pending | Phase::Running | Phase::Unknown => running.push(*pod),
-            }
-        }
-        if rules.surging {
-            // Two live pods on a node are the most there may ever be: with two already there (one or both of
-            // them stopping) the next one waits. So it does beside two that failed: a node that refuses one after
-            // the other is asked again at the pace of the back-off.
-            let places = self.live() + self.waiting_for_back_off(&actions);
-            actions.create = fit.run && running.is_empty() && places < 2;
-            thin_out_surge(&running, rules, &mut actions);
-        } else {
-            actions.create = fit.run && self.pods.is_empty();
-            let stays = best(running.iter());
-            for pod in running
-                .iter()
-                .filter(|pod| stays.as_ref() != Some(&pod.facts.uid))
-            {
-                actions.deletes.push((pod.reference(), DeleteWhy::Excess));
-            }
-        }
-        actions
-    }
-
-    fn counts(&self, fit: &Fit) -> Counts {
-        let Some(first) = self.pods.first() else {
-            return Counts {
-                desired: fit.run,
-                ..Counts::default()
-            };
-        };
-        Counts {
-            desired: fit.run,
-            current: fit.run,
-            misscheduled: !fit.run,
-            ready: fit.run && first.facts.ready,
-            available: fit.run && first.is_available(),
-            updated: fit.run && first.updated,
-        }
-    }
-
-    fn changes_at(&self, retry_at: Option<Timestamp>) -> Option<Timestamp> {
-        let becomes_available = self.pods.iter().filter_map(|pod| match pod.availability {
-            Availability::Waiting(at) => at,
-            Availability::NotReady | Availability::Available => None,
-        });
-        let waits = |pod: &&SeenPod<'_>| pod.facts.phase == Phase::Failed && !pod.facts.terminating;
-        let retry = retry_at.filter(|_| self.pods.iter().any(|pod| waits(&pod)));
-        becomes_available.chain(retry).min()
-    }
-}
-
-/// Which of several running pods stays: the oldest of those that serve best. Spec 10.1 says the oldest; but to
-/// delete an available pod in favour of one that is not would take the node out, which only the budget may.
-fn best<'a>(pods: impl Iterator<Item = &'a SeenPod<'a>>) -> Option<PodUid> {
-    let rank = |pod: &&SeenPod<'_>| match pod.availability {
-        Availability::Available => 0,
-        Availability::Waiting(_) => 1,
-        Availability::NotReady => 2,
-    };
-    // `min_by_key` takes the first of equals, and the pods come oldest first.
-    pods.min_by_key(rank).map(|pod| pod.facts.uid.clone())
-}
-
-/// At most one old and one new pod stay, and the old one only while it is needed (spec/daemonset.md 10.1).
-fn thin_out_surge(running: &[SeenPod<'_>], rules: &Rules, actions: &mut Actions) {
-    if running.len() < 2 {
-        return;
-    }
-    let new = best(running.iter().filter(|pod| pod.updated));
-    let old = best(running.iter().filter(|pod| !pod.updated));
-    for pod in running {
-        let stays = if pod.updated { &new } else { &old };
-        if stays.as_ref() != Some(&pod.facts.uid) {
-            actions.deletes.push((pod.reference(), DeleteWhy::Excess));
-        }
-    }
-    let find = |uid: &Option<PodUid>| {
-        running
-            .iter()
-            .find(|pod| Some(&pod.facts.uid) == uid.as_ref())
-    };
-    if let (Some(old), Some(new)) = (find(&old), find(&new)) {
-        // Where there is a way back, one moment of the old pod's weakness does not leave the node with one that fails.
-        let way_back = rules.stable_wants.is_some() && new.facts.failing.is_some();
-        if new.is_available() || !(old.facts.ready || way_back) {
-            actions.deletes.push((old.reference(), DeleteWhy::Replaced));
-        }
-    }
 }
 
 /// What the new pod suffers from that surges beside an old one.

@@ -29,9 +29,11 @@ use muster_model::pod_status::Availability;
 
 use crate::control::OnFailure;
 use crate::facts::{DaemonFacts, NodeName, Rules, Strategy};
-use crate::place::{Actions, DeleteWhy, Failing, Fit, Placement, Pulled, Seen, SeenPod};
+use crate::fit::Fit;
+use crate::place::{DeleteWhy, Failing, Placement, Pulled};
 use crate::plan::{CreateWhy, From, Plan};
 use crate::release::{Release, Turns};
+use crate::seen::{Actions, Seen, SeenPod};
 use crate::tally::Placements;
 
 /// A node's part in a rollout.

@@ -6,7 +6,7 @@ use muster_proto::v1;
 
 use super::coverage::{Verdicts, or_dash, state, yes_no};
 use crate::failure::{Failure, Outcome};
-use crate::output::document;
+use crate::output::document::FormatArg;
 use crate::output::paint::{RED, YELLOW, painted};
 use crate::output::table::Columns;
 use crate::select;
@@ -28,15 +28,8 @@ pub(crate) struct ExplainArgs {
     /// Only nodes where something is missing
     #[arg(long)]
     gaps: bool,
-    /// json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    output: Option<document::Format>,
+    #[command(flatten)]
+    output: FormatArg,
 }
 
 impl ExplainArgs {
@@ -59,7 +52,7 @@ impl ExplainArgs {
         if self.gaps {
             verdicts.rows.retain(|row| !is_covered(row));
         }
-        if let Some(format) = self.output {
+        if let Some(format) = self.output.format {
             return verdicts.write(&mut session.console.out, format);
         }
         if verdicts.rows.is_empty() {

@@ -9,7 +9,7 @@ use muster_store as store;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
-use crate::output::document;
+use crate::output::document::{self, FormatArg};
 use crate::session::Session;
 
 /// Check, save and restore a store.
@@ -53,15 +53,8 @@ impl Place {
 struct VerifyArgs {
     #[command(flatten)]
     place: Place,
-    /// json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    output: Option<document::Format>,
+    #[command(flatten)]
+    output: FormatArg,
 }
 
 #[derive(Debug, Args)]
@@ -103,7 +96,7 @@ fn verify(args: &VerifyArgs, session: &mut Session) -> Outcome {
     let directory = args.place.store(session);
     let report = store::verify(&directory)
         .map_err(|error| super::chain("the store did not pass", &error))?;
-    if let Some(format) = args.output {
+    if let Some(format) = args.output.format {
         let found = json!({
             "directory": directory.display().to_string(), "storeId": report.store_id, "objects": report.keys,
             "bytes": report.value_bytes, "revision": report.revision.0,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::args::duration;
 use crate::failure::{Failure, Outcome};
-use crate::output::document;
+use crate::output::document::{self, FormatArg};
 use crate::output::table::Columns;
 use crate::session::{Server, Session};
 
@@ -71,15 +71,8 @@ enum Print {
   muster token list                            ids and times; never the secrets
   muster token list -o json                    for scripts")]
 struct ListArgs {
-    /// json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    output: Option<document::Format>,
+    #[command(flatten)]
+    output: FormatArg,
 }
 
 #[derive(Debug, Args)]
@@ -270,7 +263,7 @@ async fn list(args: &ListArgs, session: &mut Session) -> Outcome {
         .items;
     let now = session.now();
     let known = secrets.iter().map(Known::of);
-    if let Some(format) = args.output {
+    if let Some(format) = args.output.format {
         let tokens: Vec<Value> = known.map(|token| token.value(now)).collect();
         return document::write(&mut session.console.out, format, &json!({"tokens": tokens}));
     }

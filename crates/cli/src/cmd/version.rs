@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::failure::{Failure, Outcome};
-use crate::output::document;
+use crate::output::document::{self, FormatArg};
 use crate::session::{Server, Session};
 
 /// Whose version.
@@ -19,15 +19,8 @@ pub(crate) struct VersionArgs {
     /// Ask no server
     #[arg(long)]
     client: bool,
-    /// json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    output: Option<document::Format>,
+    #[command(flatten)]
+    output: FormatArg,
 }
 
 impl VersionArgs {
@@ -48,7 +41,7 @@ impl VersionArgs {
             }
         }
         let out = &mut session.console.out;
-        match self.output {
+        match self.output.format {
             Some(format) => document::write(out, format, &versions)?,
             None => out.write_all(plain(&versions).as_bytes())?,
         }

@@ -16,6 +16,20 @@ pub(crate) enum Format {
     Yaml,
 }
 
+/// `-o`, for commands that print for people unless they are asked for a form.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct FormatArg {
+    /// json or yaml
+    #[arg(
+        short = 'o',
+        long = "output",
+        value_enum,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    pub(crate) format: Option<Format>,
+}
+
 /// Writes one document, ending with a newline.
 pub(crate) fn write(out: &mut dyn Write, format: Format, value: &Value) -> Outcome {
     match format {

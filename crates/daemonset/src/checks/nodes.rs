@@ -9,7 +9,7 @@ use muster_model::taint::taint_text;
 
 use super::{Finding, listed};
 use crate::facts::{NodeFacts, Rules};
-use crate::place;
+use crate::fit::fit;
 use crate::verdict::{No, Verdict};
 
 /// Judges a DaemonSet by the cluster's nodes; each comes with whether it is Ready. Without nodes nothing is found:
@@ -25,7 +25,7 @@ pub fn of_nodes<'a>(
     let mut unmatched: BTreeMap<String, (No, Vec<&str>)> = BTreeMap::new();
     let mut matches_some = false;
     for (node, is_ready) in nodes {
-        let why = place::fit(rules, node).why_not;
+        let why = fit(rules, node).why_not;
         let unmatching = matches!(why, Some(No::NotSelected(_) | No::OtherNode { .. }));
         matches_some |= !unmatching;
         let Some(why) = why else { continue };

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use muster_daemonset::facts::{Rules, Target};
+use muster_daemonset::fit::fit;
 use muster_daemonset::gap;
 use muster_daemonset::revision::{self, Settlement};
 use muster_daemonset::{
@@ -254,7 +255,7 @@ impl Set {
     /// has to be looked at (spec/daemonset.md 6).
     pub(super) fn node_changed(&mut self, name: &NodeName, node: Option<&NodeFacts>) -> bool {
         self.dirty.insert(name.clone());
-        let runs = node.is_some_and(|node| place::fit(&self.facts.rules, node).run);
+        let runs = node.is_some_and(|node| fit(&self.facts.rules, node).run);
         let ran = self
             .placements
             .get(name)

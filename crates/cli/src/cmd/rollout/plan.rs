@@ -14,7 +14,7 @@ use crate::cmd::apply::{FIELD_MANAGER, apply_one, explained};
 use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 use crate::manifests::{self, DefaultNamespace, Validate};
-use crate::output::document;
+use crate::output::document::{self, FormatArg};
 use crate::output::table::Columns;
 use crate::session::{Server, Session};
 use crate::targets::Outcomes;
@@ -33,15 +33,8 @@ pub(super) struct PlanArgs {
     /// What to do about fields that do not exist: strict, warn or ignore
     #[arg(long, value_enum, default_value_t, value_name = "HOW")]
     validate: Validate,
-    /// json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    output: Option<document::Format>,
+    #[command(flatten)]
+    output: FormatArg,
 }
 
 /// Runs the command.
@@ -138,7 +131,7 @@ fn show(
     object: &Object,
     reply: &v1::PreviewRolloutReply,
 ) -> Outcome {
-    if let Some(format) = args.output {
+    if let Some(format) = args.output.format {
         return document::write(&mut console.out, format, &as_document(object, reply));
     }
     console.line(headline(object, reply))?;

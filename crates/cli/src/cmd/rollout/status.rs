@@ -12,7 +12,7 @@ use super::history::entries;
 use super::{Targets, reference};
 use crate::args::duration;
 use crate::failure::{Failure, Outcome};
-use crate::output::document;
+use crate::output::document::{self, FormatArg};
 use crate::session::{Server, Session};
 use crate::targets::Outcomes;
 
@@ -46,15 +46,8 @@ pub(super) struct StatusArgs {
         allow_negative_numbers = true
     )]
     revision: i64,
-    /// json or yaml
-    #[arg(
-        short,
-        long,
-        value_enum,
-        value_name = "FORMAT",
-        hide_possible_values = true
-    )]
-    output: Option<document::Format>,
+    #[command(flatten)]
+    output: FormatArg,
 }
 
 /// Runs the command: one DaemonSet after the other.
@@ -110,8 +103,9 @@ async fn follow(
     target: v1::DaemonSetRef,
     args: &StatusArgs,
 ) -> Outcome {
-    let bar = (session.console.is_terminal && args.watch && args.output.is_none()).then(progress);
-    let is_yaml = args.output == Some(document::Format::Yaml);
+    let bar =
+        (session.console.is_terminal && args.watch && args.output.format.is_none()).then(progress);
+    let is_yaml = args.output.format == Some(document::Format::Yaml);
     let mut said = Said::default();
     loop {
         let request = v1::RolloutStatusRequest {
@@ -137,7 +131,7 @@ async fn follow(
             if args.revision > 0 && (is_observed || !args.watch) {
                 pinned(server, &target, args.revision).await?;
             }
-            match (&bar, args.output) {
+            match (&bar, args.output.format) {
                 (Some(bar), _) => show(bar, &reply),
                 (None, Some(format)) => {
                     if is_yaml && !said.message.is_empty() {

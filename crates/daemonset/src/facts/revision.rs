@@ -1,0 +1,71 @@
+//! The facts of a ControllerRevision.
+
+use std::sync::Arc;
+
+use muster_model::object::Object;
+use muster_model::reason::{annotation, label};
+use muster_model::time::Timestamp;
+use serde_json::Value;
+
+use crate::revision;
+
+/// A ControllerRevision that a DaemonSet owns (or has just adopted).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RevisionFacts {
+    /// Its name.
+    pub name: String,
+    /// Its number in the history.
+    pub number: i64,
+    /// Label `controller-revision-hash`; `None` when it lacks one.
+    pub hash: Option<String>,
+    /// Its `data`, as canonical text.
+    pub data: String,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// The template that it keeps.
+    pub template: Arc<Value>,
+    /// It was available everywhere once.
+    pub proven: bool,
+    /// Why its rollout was stopped.
+    pub failed: Option<Arc<str>>,
+    /// Through how many waves somebody let it pass.
+    pub promoted: usize,
+}
+
+impl RevisionFacts {
+    /// The facts of a stored ControllerRevision. Nothing in it can fail: what is missing is empty.
+    pub fn from_object(object: &Object) -> Self {
+        Self {
+            name: object.name().to_owned(),
+            number: object
+                .at("/revision")
+                .and_then(Value::as_i64)
+                .unwrap_or_default(),
+            hash: object
+                .label(label::CONTROLLER_REVISION_HASH)
+                .map(str::to_owned),
+            data: object
+                .at("/data")
+                .map(revision::canonical_text)
+                .unwrap_or_default(),
+            created: object
+                .at("/metadata/creationTimestamp")
+                .and_then(|t| t.as_str()?.parse().ok()),
+            template: Arc::new(
+                object
+                    .at("/data/spec/template")
+                    .map(revision::template)
+                    .unwrap_or_default(),
+            ),
+            proven: object
+                .annotation(annotation::AVAILABLE_EVERYWHERE)
+                .is_some(),
+            failed: object.annotation(annotation::FAILED).map(Arc::from),
+            promoted: match object.annotation(annotation::PROMOTED) {
+                Some("all") => usize::MAX,
+                Some(number) => number.parse().unwrap_or_default(),
+                None => 0,
+            },
+        }
+    }
+}
