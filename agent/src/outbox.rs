@@ -42,7 +42,8 @@ struct Inner {
     statuses: BTreeMap<String, Entry>,
     gone: BTreeMap<String, Gone>,
     node: Option<NodeStatus>,
-    node_dirty: bool,
+    /// When it is to be told; `None`: it was.
+    node_due: Option<Mono>,
     /// Whether the server has told which pods there are: before, nothing is said about any.
     open: bool,
     recorder: Recorder,
@@ -96,8 +97,10 @@ struct Gone {
 
 /// A report that was sent and not acknowledged.
 pub(crate) enum Sent {
-    /// Node status or pod statuses: told again only after a reconnect, which tells all.
-    Current,
+    /// The node's status. After a reconnect it is told again anyway.
+    Node,
+    /// Statuses of the pods with these uids. After a reconnect all are told again anyway.
+    Statuses(Vec<String>),
     /// Confirmation for this uid.
     Gone(String),
     /// Events.
@@ -111,7 +114,7 @@ impl Outbox {
             statuses: BTreeMap::new(),
             gone: BTreeMap::new(),
             node: None,
-            node_dirty: false,
+            node_due: None,
             open: false,
             recorder: Recorder::new(node),
             events_due: Mono(0),
@@ -179,7 +182,7 @@ impl Outbox {
     pub(crate) fn put_node(&self, status: NodeStatus) {
         let mut inner = self.inner.lock();
         inner.node = Some(status);
-        inner.node_dirty = true;
+        inner.node_due = Some(Mono(0));
         drop(inner);
         self.changed.notify_one();
     }
@@ -219,7 +222,8 @@ impl Outbox {
         let inner = self.inner.lock();
         let statuses = inner.statuses.values().filter(|_| inner.open);
         let events = (!inner.recorder.is_empty()).then_some(inner.events_due);
-        statuses.filter_map(|entry| entry.due).chain(events).min()
+        let statuses = statuses.filter_map(|entry| entry.due);
+        statuses.chain(inner.node_due).chain(events).min()
     }
 
     /// The last status of a pod.
@@ -243,7 +247,7 @@ impl Outbox {
             .values_mut()
             .for_each(|entry| entry.due = Some(Mono(0)));
         inner.gone.values_mut().for_each(|gone| gone.sent = false);
-        inner.node_dirty = inner.node.is_some();
+        inner.node_due = inner.node.is_some().then_some(Mono(0));
     }
 
     /// The server stopped believing what it was told, although the stream lived on: it is told again. Confirmations
@@ -255,7 +259,7 @@ impl Outbox {
             .values_mut()
             .for_each(|entry| entry.due = Some(Mono(0)));
         inner.node = Some(node);
-        inner.node_dirty = true;
+        inner.node_due = Some(Mono(0));
         drop(inner);
         self.changed.notify_one();
     }
@@ -263,13 +267,13 @@ impl Outbox {
     /// Takes the next message; `None` when there is nothing new. Order: the node, statuses, confirmations, events.
     pub(crate) fn next(&self, node_name: &str, now: Mono) -> Option<(Report, Sent)> {
         let mut inner = self.inner.lock();
-        if inner.node_dirty {
-            inner.node_dirty = false;
+        if inner.node_due.is_some_and(|due| due <= now) {
+            inner.node_due = None;
             if let Some(status) = &inner.node {
                 let tree = serde_json::json!({
                     "apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name}, "status": status,
                 });
-                return Some((Report::NodeStatus(tree.to_string().into()), Sent::Current));
+                return Some((Report::NodeStatus(tree.to_string().into()), Sent::Node));
             }
         }
         let open = inner.open;
@@ -285,7 +289,9 @@ impl Outbox {
             })
             .collect();
         if !pods.is_empty() {
-            return Some((Report::PodStatuses(v1::PodStatuses { pods }), Sent::Current));
+            let uids = pods.iter().map(|pod| pod.uid.clone()).collect();
+            let report = Report::PodStatuses(v1::PodStatuses { pods });
+            return Some((report, Sent::Statuses(uids)));
         }
         if let Some((uid, gone)) = inner
             .gone
@@ -323,13 +329,29 @@ impl Outbox {
         }
     }
 
-    /// The server said no. A confirmation is tried again, from then on; a status only when it changes; an event never.
+    /// The server said no, maybe only for now: its disk was full. What is current is tried again from then on, or as soon as
+    /// it changes; an event never.
     pub(crate) fn refused(&self, sent: Sent, again_at: Mono) {
-        if let Sent::Gone(uid) = sent
-            && let Some(gone) = self.inner.lock().gone.get_mut(&uid)
-        {
-            gone.sent = false;
-            gone.not_before = Some(again_at);
+        let mut inner = self.inner.lock();
+        match sent {
+            Sent::Node => {
+                inner.node_due.get_or_insert(again_at);
+            }
+            Sent::Statuses(uids) => {
+                for uid in uids {
+                    // One that has changed meanwhile goes out by itself.
+                    if let Some(entry) = inner.statuses.get_mut(&uid) {
+                        entry.due.get_or_insert(again_at);
+                    }
+                }
+            }
+            Sent::Gone(uid) => {
+                if let Some(gone) = inner.gone.get_mut(&uid) {
+                    gone.sent = false;
+                    gone.not_before = Some(again_at);
+                }
+            }
+            Sent::Events(_) => {}
         }
     }
 
@@ -463,6 +485,34 @@ mod tests {
         assert!(matches!(next(), Some(Report::NodeStatus(_))));
         assert!(matches!(next(), Some(Report::PodStatuses(sent)) if sent.pods.len() == 1));
         assert!(next().is_none());
+    }
+
+    #[test]
+    fn what_is_current_and_was_refused_is_told_again_after_a_while() {
+        let outbox = Outbox::new("n1", 0);
+        outbox.open();
+        let (a, b) = (pod("a"), pod("b"));
+        outbox.put_node(NodeStatus::default());
+        outbox.put_status(&a, &phase("Running"), Mono(0));
+        outbox.put_status(&b, &phase("Running"), Mono(0));
+        let node = outbox.next("n1", Mono(1_000)).unwrap().1;
+        let pods = outbox.next("n1", Mono(1_000)).unwrap().1;
+        outbox.refused(node, Mono(11_000));
+        outbox.refused(pods, Mono(11_000));
+        assert!(outbox.next("n1", Mono(10_999)).is_none());
+        // A change does not wait.
+        outbox.put_status(&b, &phase("Succeeded"), Mono(2_000));
+        let told = |at: i64| match outbox.next("n1", Mono(at)) {
+            Some((Report::PodStatuses(sent), _)) => {
+                sent.pods.into_iter().map(|pod| pod.name).collect()
+            }
+            Some(_) => vec!["node".to_owned()],
+            None => Vec::new(),
+        };
+        assert_eq!(told(2_000), ["b"]);
+        assert_eq!(told(11_000), ["node"]);
+        assert_eq!(told(11_000), ["a"]);
+        assert!(outbox.next("n1", Mono(60_000)).is_none());
     }
 
     #[tokio::test]

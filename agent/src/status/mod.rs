@@ -14,6 +14,7 @@ use crate::images;
 use crate::moment::whole_seconds;
 use crate::probe::state::ContainerProbes;
 use crate::runtime::{ContainerState, ContainerView};
+use crate::worker::actions::Work;
 use crate::worker::view::{attempt, end_of};
 use crate::worker::{Draft, Stage, restarts, resting, stage};
 
@@ -349,12 +350,19 @@ fn computed_phase(draft: &Draft<'_>, containers: &[ContainerStatus]) -> &'static
         }
     }
     let ending = draft.pod.life != Life::Wanted || draft.memory.ending_since.is_some();
+    let starting = draft
+        .memory
+        .in_flight
+        .iter()
+        .any(|work| matches!(work, Work::Start(_)));
     if waiting > 0 {
         "Pending"
     } else if running > 0 {
         "Running"
     } else if stopped > 0 {
         match draft.pod.restart_policy() {
+            // What is being started may run in a moment: the pod is not over, and no successor may be made yet.
+            _ if starting => "Running",
             _ if ending => {
                 if failed == 0 {
                     "Succeeded"

@@ -61,6 +61,19 @@ fn na_073_a_deleted_pod_stops_in_order_and_is_confirmed() {
 }
 
 #[test]
+fn a_pod_is_not_over_while_a_container_of_it_is_being_started() {
+    let mut world = running();
+    world.crash("c", 137);
+    // It is deleted while the start is under way: a successor made now would run beside what comes up.
+    let start = Work::Start("c".into());
+    world.memory.in_flight.insert(start.clone());
+    world.delete(5);
+    assert_eq!(world.step().status.phase.as_deref(), Some("Running"));
+    world.memory.in_flight.remove(&start);
+    assert_eq!(world.step().status.phase.as_deref(), Some("Failed"));
+}
+
+#[test]
 fn the_last_status_tells_how_it_ended() {
     let mut world = running();
     world.crash("c", 0);
