@@ -25,6 +25,25 @@ struct Owned {
     stored: Arc<Stored>,
     /// Its labels match; otherwise it is to be released and does not count.
     mine: bool,
+    /// The time it says it is Ready since was in the future: that time, and the one at which it was noticed.
+    ahead: Option<(Timestamp, Timestamp)>,
+}
+
+impl Owned {
+    /// The facts, with a Ready time that is never in the future. Clocks disagree or were set back: the pod is Ready since it
+    /// was seen to be, instead of never becoming available until the clock has caught up.
+    fn facts_at(&mut self, now: Timestamp) -> PodFacts {
+        let mut facts = self.facts.clone();
+        if let Some(told) = facts.ready_since.filter(|since| *since > now) {
+            let noticed = match self.ahead {
+                Some((before, noticed)) if before == told && noticed <= now => noticed,
+                _ => now,
+            };
+            self.ahead = Some((told, noticed));
+            facts.ready_since = Some(noticed);
+        }
+        facts
+    }
 }
 
 /// One DaemonSet.
@@ -53,6 +72,8 @@ pub(super) struct Set {
     dirty: BTreeSet<NodeName>,
     /// What all placements were made with.
     placed_with: Option<(Rules, i64)>,
+    /// When the placements were last brought up to date.
+    refreshed: Timestamp,
 }
 
 impl Set {
@@ -72,6 +93,7 @@ impl Set {
             settled: None,
             dirty: BTreeSet::new(),
             placed_with: None,
+            refreshed: Timestamp::MIN,
         }
     }
 
@@ -107,6 +129,7 @@ impl Set {
         let uid = facts.uid.clone();
         let before = self.pods.get(&uid);
         let changed = before.is_none_or(|pod| pod.mine != mine || pod.facts != facts);
+        let ahead = before.and_then(|pod| pod.ahead);
         if changed {
             self.unlink(&uid);
             if mine {
@@ -128,6 +151,7 @@ impl Set {
                 facts,
                 stored,
                 mine,
+                ahead,
             },
         );
         changed
@@ -280,7 +304,10 @@ impl Set {
             self.facts.rules.clone(),
             self.facts.status.observed_generation,
         );
-        if self.placed_with.as_ref() != Some(&basis) {
+        // The clock was set back: what was to happen at some time is to be judged by the new one.
+        let set_back = now < self.refreshed;
+        self.refreshed = now;
+        if set_back || self.placed_with.as_ref() != Some(&basis) {
             let placed = self.placements.iter().map(|(name, _)| name.clone());
             self.dirty.extend(placed);
             self.dirty.extend(nodes.keys().cloned());
@@ -290,7 +317,7 @@ impl Set {
         self.dirty.extend(self.placements.due(now));
         let mut gaps = Vec::new();
         for name in std::mem::take(&mut self.dirty) {
-            let pods = self.pods_on(&name);
+            let pods = self.pods_on(&name, now);
             let (placement, gap) = match nodes.get(&name) {
                 None => (place_gone(&pods), None),
                 Some(node) => {
@@ -307,11 +334,12 @@ impl Set {
         gaps
     }
 
-    fn pods_on(&self, node: &NodeName) -> Vec<PodFacts> {
-        let uids = self.by_node.get(node).into_iter().flatten();
-        uids.filter_map(|uid| self.pods.get(uid))
-            .map(|pod| pod.facts.clone())
-            .collect()
+    fn pods_on(&mut self, node: &NodeName, now: Timestamp) -> Vec<PodFacts> {
+        let mut pods = Vec::new();
+        for uid in self.by_node.get(node).into_iter().flatten() {
+            pods.extend(self.pods.get_mut(uid).map(|pod| pod.facts_at(now)));
+        }
+        pods
     }
 
     /// Namespace and name.
