@@ -148,6 +148,7 @@ impl Agent {
 
         let mut failed = None;
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             Some(ended) = tasks.join_next() => failed = ended.err(),
         }

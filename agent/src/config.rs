@@ -9,6 +9,7 @@ use muster_model::k8s::api::core::v1::Taint;
 use muster_model::names;
 use muster_model::reason::label;
 
+use crate::disk::DiskWork;
 use crate::facts::Timing;
 use crate::machine::Machine;
 use muster_model::resources::Amounts;
@@ -63,6 +64,8 @@ pub struct AgentConfig {
     pub secrets_on_disk: bool,
     /// Pods are stopped when the node's identity is revoked.
     pub stop_pods_when_removed: bool,
+    /// Where work that waits for the disk is done.
+    pub disk: DiskWork,
     /// Seed of jitters: agents with different seeds do not act in step.
     pub seed: u64,
     /// Delays of pods; tests scale them.
@@ -159,6 +162,7 @@ impl AgentConfig {
             allowed_unsafe_sysctls: Vec::new(),
             secrets_on_disk: false,
             stop_pods_when_removed: false,
+            disk: DiskWork::default(),
             seed: rand::random(),
             timing: Timing::default(),
             pace: Pace::default(),

@@ -164,6 +164,7 @@ impl ServerConnector {
     }
 
     fn dialed(&self, options: ConnectOptions) -> ConnectOptions {
+        let options = options.with_clock(self.clock.clone());
         match &self.dial {
             Some(dial) => options.with_dialer(Arc::clone(dial)),
             None => options,

@@ -40,6 +40,7 @@ pub mod admit;
 mod agent;
 pub mod checkpoint;
 pub mod config;
+mod disk;
 pub mod downward;
 pub mod env;
 mod events;
@@ -74,6 +75,7 @@ pub mod worker;
 
 pub use agent::{Agent, AgentError};
 pub use config::{AgentConfig, ConfigError, Pace};
+pub use disk::DiskWork;
 pub use facts::Timing;
 pub use identity::{Connect, DialError, ServerConnector};
 pub use machine::Machine;

@@ -36,6 +36,7 @@ pub(crate) async fn run(
                 .max(shared.config.pace.relist),
         };
         let wanted = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = shared.look_for_strangers.notified() => true,
             () = tokio::time::sleep(pause) => false,
@@ -45,6 +46,7 @@ pub(crate) async fn run(
             continue;
         }
         let listed = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             listed = shared.runtime.list() => listed,
         };
@@ -69,12 +71,14 @@ pub(crate) async fn run(
 pub(crate) async fn listen(shared: Arc<Shared>, stop: CancellationToken) {
     loop {
         let events = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             events = shared.runtime.events() => events,
         };
         if let Ok(mut events) = events {
             loop {
                 let event = tokio::select! {
+                    biased;
                     () = stop.cancelled() => return,
                     event = events.next() => event,
                 };
@@ -83,6 +87,7 @@ pub(crate) async fn listen(shared: Arc<Shared>, stop: CancellationToken) {
             }
         }
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RETRY) => {}
         }

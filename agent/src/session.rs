@@ -136,6 +136,7 @@ impl Session {
             }
         };
         let ended = tokio::select! {
+            biased;
             () = maintenance => Ok(()),
             ended = Box::pin(report(&self.shared, &connection)) => ended,
             ended = Box::pin(watch_pods(&self.shared, &self.pods, &connection)) => ended,
@@ -388,6 +389,7 @@ async fn watch_pods(
         tokio::pin!(again);
         loop {
             let event = tokio::select! {
+                biased;
                 event = events.message() => event,
                 () = &mut again => break,
             };

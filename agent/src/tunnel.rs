@@ -31,6 +31,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, connection: Connection) -> Result
     let mut running: BTreeMap<u64, CancellationToken> = BTreeMap::new();
     loop {
         let request = tokio::select! {
+            biased;
             request = requests.message() => request.map_err(fault)?,
             Some(ended) = work.join_next(), if !work.is_empty() => {
                 if let Ok(id) = ended {

@@ -38,6 +38,7 @@ impl Leases {
         let caller = Caller::internal("node-leases");
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(EVERY) => {}
             }

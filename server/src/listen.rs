@@ -159,6 +159,7 @@ pub async fn serve<L: Listener>(
             (listener.accept().await, slot)
         };
         let (accepted, slot) = tokio::select! {
+            biased;
             () = stop.cancelled() => break,
             // Cancel-safe: a permit or an accept that is dropped takes no connection with it.
             next = next => next,
@@ -217,6 +218,7 @@ impl Connection {
             }
         };
         let secured = tokio::select! {
+            biased;
             () = self.stop.cancelled() => return,
             secured = tokio::time::timeout(HANDSHAKE_WITHIN, handshake) => secured,
         };
@@ -274,6 +276,7 @@ impl Connection {
         loop {
             // The connection is pinned outside: no arm loses what it has read.
             tokio::select! {
+                biased;
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(peer = self.peer, %error, "a connection ended badly");

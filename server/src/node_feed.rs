@@ -41,6 +41,7 @@ impl NodeFeeds {
         let mut changes = cache.subscribe(&[&POD, &NODE]);
         loop {
             let batch = tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 batch = changes.next() => batch,
             };

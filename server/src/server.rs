@@ -247,6 +247,7 @@ async fn renew(
 ) {
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(RENEW_EVERY) => {}
         }

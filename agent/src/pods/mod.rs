@@ -122,6 +122,7 @@ impl Pods {
     pub(crate) async fn run(mut self, mut inputs: mpsc::Receiver<PodInput>) {
         loop {
             tokio::select! {
+                biased;
                 () = self.stop.cancelled() => break,
                 Some(ended) = self.jobs.join_next(), if !self.jobs.is_empty() => self.ended(ended),
                 input = inputs.recv() => match input {

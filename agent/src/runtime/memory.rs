@@ -298,6 +298,7 @@ impl MemoryRuntime {
                     };
                     // Both arms are cancel-safe: a dropped `recv` takes no event.
                     tokio::select! {
+                        biased;
                         event = receiver.recv() => match event {
                             Ok(event) => return Some((event, (runtime, receiver))),
                             Err(RecvError::Lagged(_)) => {}
@@ -361,6 +362,7 @@ impl LogReader {
                 node.next_end()
             };
             tokio::select! {
+                biased;
                 changed = self.changes.changed() => changed.ok()?,
                 () = sleep_until(next_end) => {}
             }

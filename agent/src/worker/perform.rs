@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use super::actions::{Action, Done, EventNote, Outcome, ProbeOrder, StartOrder};
 use super::memory::Remembered;
 use crate::checkpoint::PodRecord;
+use crate::disk::DiskWork;
 use crate::env;
 use crate::facts::PodFacts;
 use crate::image_puller::{ImageWish, credentials};
@@ -121,7 +122,11 @@ impl Hands {
             boot_id: self.shared.config.machine.boot_id.clone(),
         };
         let uid = self.pod.uid.clone();
-        match blocking(move || checkpoint.put_pod(&uid, &record)).await {
+        match blocking(self.shared.config.disk, move || {
+            checkpoint.put_pod(&uid, &record)
+        })
+        .await
+        {
             Ok(()) => Done::Well,
             Err(error) => {
                 tracing::warn!(pod = %self.pod.full_name(), error, "the checkpoint could not be written");
@@ -136,7 +141,11 @@ impl Hands {
         };
         let objects = self.objects(&volume::needed(&self.pod)).await;
         let (pod, shared) = (Arc::clone(&self.pod), Arc::clone(&self.shared));
-        let prepared = blocking(move || prepare_files(&shared, &pod, &directory, &objects)).await;
+        let disk = shared.config.disk;
+        let prepared = blocking(disk, move || {
+            prepare_files(&shared, &pod, &directory, &objects)
+        })
+        .await;
         match prepared {
             Ok((errors, warnings)) => {
                 for warning in warnings {
@@ -338,7 +347,7 @@ impl Hands {
             return Ok(around);
         };
         let (pod, container, order) = (Arc::clone(&self.pod), container.clone(), order.clone());
-        blocking(move || {
+        blocking(self.shared.config.disk, move || {
             Ok::<_, String>(
                 add_mounts(&pod, &container, &order, &directory, &mut around).map(|()| around),
             )
@@ -385,7 +394,11 @@ impl Hands {
         let Some(directory) = self.shared.pod_dir(&self.pod.uid) else {
             return Done::Well;
         };
-        match blocking(move || volume::tear_down(&directory)).await {
+        match blocking(self.shared.config.disk, move || {
+            volume::tear_down(&directory)
+        })
+        .await
+        {
             Ok(()) => Done::Well,
             Err(error) => {
                 tracing::warn!(pod = %self.pod.full_name(), error, "the pod's directory could not be removed");
@@ -396,12 +409,18 @@ impl Hands {
 }
 
 /// Runs what blocks where blocking is allowed; every error as text.
-async fn blocking<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, String>
+async fn blocking<T, E>(
+    disk: DiskWork,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, String>
 where
     T: Send + 'static,
     E: std::fmt::Display + Send + 'static,
 {
-    match tokio::task::spawn_blocking(move || work().map_err(|error| error.to_string())).await {
+    match disk
+        .run(move || work().map_err(|error| error.to_string()))
+        .await
+    {
         Ok(result) => result,
         Err(error) => Err(format!("the work was cut short: {error}")),
     }

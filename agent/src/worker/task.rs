@@ -126,6 +126,7 @@ impl WorkerStart {
                 }
             };
             tokio::select! {
+                biased;
                 Some(ended) = task.jobs.join_next_with_id(), if !task.jobs.is_empty() => task.note(ended),
                 changed = self.facts.changed() => if changed.is_err() { return WorkerEnd::Stopped },
                 () = self.look.notified() => task.need = task.need.max(Need::Hint),
@@ -265,7 +266,8 @@ impl Task {
             boot_id: self.shared.config.machine.boot_id.clone(),
         };
         let uid = pod.uid.clone();
-        let written = tokio::task::spawn_blocking(move || checkpoint.put_pod(&uid, &record)).await;
+        let disk = self.shared.config.disk;
+        let written = disk.run(move || checkpoint.put_pod(&uid, &record)).await;
         if let Ok(Err(error)) = written {
             tracing::warn!(uid = %pod.uid, %error, "the checkpoint could not be written");
         }
@@ -299,7 +301,10 @@ impl Task {
 async fn last_words_of(shared: &Shared, container: &ContainerView, most: usize) -> String {
     let file = container.labels.get(TERMINATION_MESSAGE_FILE).cloned();
     let text = match file {
-        Some(path) => tokio::task::spawn_blocking(move || tail_of_file(&path, most))
+        Some(path) => shared
+            .config
+            .disk
+            .run(move || tail_of_file(&path, most))
             .await
             .unwrap_or_default(),
         None => String::new(),

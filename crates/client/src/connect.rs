@@ -1,6 +1,7 @@
 //! A TLS channel to a server, with deadlines and keep-alive.
 
 use std::error::Error;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,6 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use http::Uri;
 use hyper_util::rt::TokioIo;
+use muster_model::time::{SharedClock, SystemClock};
 use rustls::{AlertDescription, CertificateError};
 use rustls_pki_types::ServerName;
 use tokio_rustls::TlsConnector;
@@ -38,6 +40,17 @@ pub struct ConnectOptions {
     /// The client certificate; `None` for a join, or with a bearer token.
     pub identity: Option<Identity>,
     dialer: Dialer,
+    clock: ClientClock,
+}
+
+/// What certificates are judged by; no part of what a connection says of itself.
+#[derive(Clone)]
+struct ClientClock(SharedClock);
+
+impl fmt::Debug for ClientClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientClock")
+    }
 }
 
 impl ConnectOptions {
@@ -52,6 +65,7 @@ impl ConnectOptions {
                 dial,
                 timeout: CONNECT_TIMEOUT,
             },
+            clock: ClientClock(SystemClock::shared()),
         }
     }
 
@@ -66,6 +80,13 @@ impl ConnectOptions {
     #[must_use]
     pub fn with_dialer(mut self, dial: Arc<dyn Dial>) -> Self {
         self.dialer.dial = dial;
+        self
+    }
+
+    /// Judging certificates by this clock instead of the machine's: for simulations.
+    #[must_use]
+    pub fn with_clock(mut self, clock: SharedClock) -> Self {
+        self.clock = ClientClock(clock);
         self
     }
 
@@ -323,7 +344,11 @@ struct Connector {
 
 impl Connector {
     fn new(options: &ConnectOptions) -> Result<Self, ConnectError> {
-        let config = client_config(&options.trust, options.identity.as_ref())?;
+        let config = client_config(
+            &options.trust,
+            options.identity.as_ref(),
+            options.clock.0.clone(),
+        )?;
         Ok(Self {
             address: options.address.clone(),
             dialer: options.dialer.clone(),

@@ -117,6 +117,7 @@ impl Reflector {
         loop {
             let round = Box::pin(self.round());
             let error = tokio::select! {
+                biased;
                 // Dropping a round drops its call or stream: nothing is half done.
                 () = stop.cancelled() => return,
                 error = round => error,
@@ -126,6 +127,7 @@ impl Reflector {
             let delay = self.backoff.next_delay();
             tracing::debug!(resource = self.kind.plural, %error, attempt = self.backoff.attempt(), "watch ended");
             tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(delay) => {}
             }

@@ -2,11 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use muster_model::time::SharedClock;
 use muster_pki::CaHash;
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
+use rustls::time_provider::TimeProvider;
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
 };
@@ -61,10 +64,27 @@ pub enum MaterialError {
     Unusable(String),
 }
 
-/// The rustls configuration for a connection.
+/// A clock, as the TLS library asks for it: certificates are judged by the same time as everything else.
+struct ClockTime(SharedClock);
+
+impl fmt::Debug for ClockTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClockTime")
+    }
+}
+
+impl TimeProvider for ClockTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from(self.0.now().as_second()).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+/// The rustls configuration for a connection; certificates are judged at the time of `clock`.
 pub fn client_config(
     trust: &Trust,
     identity: Option<&Identity>,
+    clock: SharedClock,
 ) -> Result<ClientConfig, MaterialError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier: Arc<dyn ServerCertVerifier> = match trust {
@@ -79,7 +99,7 @@ pub fn client_config(
             provider: Arc::clone(&provider),
         }),
     };
-    let builder = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_details(provider, Arc::new(ClockTime(clock)))
         .with_safe_default_protocol_versions()
         .map_err(|error| MaterialError::Unusable(error.to_string()))?
         .dangerous()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use jiff::Timestamp;
+pub use jiff::{SignedDuration, Timestamp};
 
 /// Where the time comes from. Decisions take a [`Timestamp`]; drivers take a clock, so that tests and the
 /// simulation own the time.

@@ -36,6 +36,7 @@ impl Feed {
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let ended = tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 // Cancel-safe: dropping the future drops the stream; what was applied is in the cache.
                 ended = self.follow() => ended,
@@ -49,6 +50,7 @@ impl Feed {
             if let Err(error) = self.relist().await {
                 tracing::warn!(%error, "the store could not be listed");
                 tokio::select! {
+                    biased;
                     () = stop.cancelled() => return,
                     () = tokio::time::sleep(RETRY) => {}
                 }
@@ -94,10 +96,10 @@ impl Feed {
     /// Wakes whoever waits for this revision, or for a change of one of these kinds. The state is there already.
     fn reached(&mut self, revision: Revision, kinds: impl Iterator<Item = &'static Kind>) {
         self.after = revision;
-        self.cache.inner.revision.send_replace(revision);
+        self.cache.inner.revision.raise(revision);
         for kind in kinds {
-            if let Some(sender) = self.cache.inner.kinds.get(kind) {
-                sender.send_replace(revision);
+            if let Some(level) = self.cache.inner.kinds.get(kind) {
+                level.raise(revision);
             }
         }
     }

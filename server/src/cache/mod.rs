@@ -10,6 +10,7 @@
 //! that it lagged; an object that cannot be read is named in [`Cache::broken`] and hides no other.
 
 mod feed;
+mod level;
 mod log;
 mod splice;
 mod state;
@@ -25,13 +26,13 @@ use muster_model::kind::{KINDS, Kind, NODE};
 use muster_model::object::{NamespacedName, Object};
 use muster_store::{Revision, Store, WatchError};
 use parking_lot::RwLock;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use feed::Feed;
 pub use stored::{Change, Stored};
 pub use subscription::{Lagged, Subscription};
 
+use level::{Gauge, Level};
 use state::State;
 
 /// Every object in memory. Cheap to clone.
@@ -43,9 +44,9 @@ pub struct Cache {
 struct Inner {
     state: RwLock<State>,
     /// The newest revision whose changes are in `state`.
-    revision: watch::Sender<Revision>,
+    revision: Arc<Level>,
     /// The newest revision that changed an object of each kind: wakes only who follows that kind.
-    kinds: BTreeMap<&'static Kind, watch::Sender<Revision>>,
+    kinds: BTreeMap<&'static Kind, Arc<Level>>,
 }
 
 /// A stored value that is no object: kept out of the cache, and named, so that a person can mend it.
@@ -93,14 +94,13 @@ impl Cache {
         let listing = store.list("", None).await?;
         let mut state = State::starting_at(listing.revision);
         state.load(&listing.entries);
-        let (revision, _) = watch::channel(listing.revision);
         let cache = Self {
             inner: Arc::new(Inner {
                 state: RwLock::new(state),
-                revision,
+                revision: Level::new(listing.revision),
                 kinds: KINDS
                     .iter()
-                    .map(|kind| (*kind, watch::Sender::new(listing.revision)))
+                    .map(|kind| (*kind, Level::new(listing.revision)))
                     .collect(),
             }),
         };
@@ -109,14 +109,14 @@ impl Cache {
 
     /// The newest revision this cache shows.
     pub fn revision(&self) -> Revision {
-        *self.inner.revision.borrow()
+        self.inner.revision.get()
     }
 
     /// Waits until the cache shows this revision (or a later one). `false`: not within the deadline.
     pub async fn wait_for(&self, revision: Revision, deadline: Duration) -> bool {
-        let mut seen = self.inner.revision.subscribe();
-        let reached = tokio::time::timeout(deadline, seen.wait_for(|now| *now >= revision)).await;
-        matches!(reached, Ok(Ok(_)))
+        tokio::time::timeout(deadline, self.inner.revision.reach(revision))
+            .await
+            .is_ok()
     }
 
     /// One object.
@@ -235,12 +235,9 @@ impl Cache {
         self.inner.state.write().cool(kind);
     }
 
-    fn changed(&self, kind: &'static Kind) -> watch::Receiver<Revision> {
-        self.inner
-            .kinds
-            .get(kind)
-            .expect("every served kind has its channel from the start")
-            .subscribe()
+    fn changed(&self, kind: &'static Kind) -> Gauge {
+        let level = self.inner.kinds.get(kind);
+        Gauge::new(level.expect("every served kind has its level from the start"))
     }
 }
 

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use futures::{Stream, future};
 use muster_model::kind::{KINDS, Kind};
-use muster_store::Revision;
-use tokio::sync::watch;
 
 use super::Cache;
+use super::level::Gauge;
 use super::stored::Change;
 
 /// Changes in one batch at most, unless a single commit has more.
@@ -19,7 +18,7 @@ pub struct Subscription {
     cache: Cache,
     kinds: Vec<&'static Kind>,
     position: u64,
-    changed: Vec<watch::Receiver<Revision>>,
+    changed: Vec<Gauge>,
 }
 
 /// The subscriber was so slow that changes it has not seen are forgotten.
@@ -46,20 +45,14 @@ impl Subscription {
         loop {
             // Marked seen before looking, so that what comes while looking wakes the next wait.
             for changed in &mut self.changed {
-                changed.borrow_and_update();
+                changed.mark_seen();
             }
             let changes = self.ready()?;
             if !changes.is_empty() {
                 return Ok(changes);
             }
-            let waits = self
-                .changed
-                .iter_mut()
-                .map(|changed| Box::pin(changed.changed()));
-            if future::select_all(waits).await.0.is_err() {
-                // The senders live in the cache that this subscription holds: they cannot be gone.
-                return Err(Lagged);
-            }
+            let waits = self.changed.iter().map(|changed| Box::pin(changed.rise()));
+            future::select_all(waits).await;
         }
     }
 

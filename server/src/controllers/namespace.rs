@@ -23,12 +23,14 @@ pub(super) async fn run(registry: Registry, stop: CancellationToken) {
     let mut failures = 0;
     loop {
         let ended = tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             ended = follow(&registry, &caller) => ended,
         };
         // Too slow, or a write failed: look at every namespace again, after a pause that grows with failures.
         failures = if ended.is_err() { failures + 1 } else { 0 };
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             () = tokio::time::sleep(retry_delay(&registry, failures)) => {}
         }

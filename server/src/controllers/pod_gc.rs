@@ -36,6 +36,7 @@ pub(super) async fn run(registry: Registry, clock: SharedClock, stop: Cancellati
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             () = stop.cancelled() => return,
             _ = ticks.tick() => {}
         }

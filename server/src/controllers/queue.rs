@@ -114,6 +114,7 @@ impl<K: Clone + Ord> Queue<K> {
                 None => woken.await,
                 // Both arms are cancel-safe: nothing is taken while waiting.
                 Some(due) => tokio::select! {
+                    biased;
                     () = woken => {}
                     () = tokio::time::sleep_until(due) => {}
                 },

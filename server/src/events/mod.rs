@@ -192,6 +192,7 @@ impl Scribe {
         let mut batch = Vec::with_capacity(BATCH);
         loop {
             tokio::select! {
+                biased;
                 () = stop.cancelled() => break,
                 _ = sweeps.tick() => self.sweep().await,
                 received = self.receiver.recv_many(&mut batch, BATCH) => {
@@ -200,6 +201,7 @@ impl Scribe {
                     }
                     self.write(std::mem::take(&mut batch)).await;
                     tokio::select! {
+                        biased;
                         () = stop.cancelled() => break,
                         () = tokio::time::sleep(GATHER) => {}
                     }

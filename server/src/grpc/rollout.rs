@@ -85,6 +85,7 @@ impl Rollout {
     async fn wait(&mut self) {
         loop {
             let changes = tokio::select! {
+                biased;
                 changes = self.changes.next() => changes,
                 Ok(()) = self.setbacks.changed() => {
                     tokio::time::sleep(GATHER).await;

@@ -169,12 +169,14 @@ impl Watch {
             }
             let changes = if self.query.bookmarks {
                 tokio::select! {
-                    // Cancel-safe: `next` takes nothing out before it returns.
-                    changes = self.subscription.next() => changes,
+                    biased;
+                    // First, so that changes that are none of this watch's never keep it from its bookmarks.
                     () = tokio::time::sleep_until(self.bookmark_at) => {
                         self.bookmark();
                         continue;
                     }
+                    // Cancel-safe: `next` takes nothing out before it returns.
+                    changes = self.subscription.next() => changes,
                 }
             } else {
                 self.subscription.next().await

@@ -174,6 +174,18 @@ impl MemoryEngine {
         self.lock().counts.get(&call).copied().unwrap_or(0)
     }
 
+    /// Shows every container of all nodes, in no order that means anything: for checks that look often.
+    pub fn inspect(&self, mut look: impl FnMut(&ContainerView)) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        for node in state.nodes.values_mut() {
+            node.settle(now);
+            node.containers
+                .values()
+                .for_each(|container| look(&container.view));
+        }
+    }
+
     /// The containers of all nodes, oldest first: what a person would see.
     pub fn all_containers(&self) -> Vec<ContainerView> {
         let now = Instant::now();

@@ -105,6 +105,7 @@ impl DaemonSets {
     pub(super) async fn run(self, stop: CancellationToken) {
         let workers = futures::future::join_all((0..WORKERS).map(|_| self.inner.work()));
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             // Neither ever ends by itself.
             () = self.inner.follow() => {}

@@ -82,6 +82,7 @@ impl NodeLifecycle {
             memory.started = true;
             // Every arm is cancel-safe: a tick and a change are seen again by the next look.
             names = tokio::select! {
+                biased;
                 () = stop.cancelled() => return,
                 _ = ticks.tick() => self.everyone(&memory),
                 batch = changes.next() => match batch {
