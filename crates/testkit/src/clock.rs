@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_model::time::{Clock, SystemClock, Timestamp};
+use muster_model::time::{Clock, SignedDuration, SystemClock, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -38,6 +38,46 @@ impl Clock for TokioClock {
 
     fn monotonic(&self) -> Duration {
         Instant::now().duration_since(self.origin)
+    }
+}
+
+/// A clock that follows tokio's, whose wall time a test may set: it steps, and monotonic time and timers go on as if
+/// nothing had been.
+#[derive(Debug)]
+pub struct SteppingClock {
+    tokio: TokioClock,
+    off: Mutex<SignedDuration>,
+}
+
+impl SteppingClock {
+    /// Starts at `start`, of which certificates are judged too.
+    pub fn new(start: Timestamp) -> Arc<Self> {
+        Arc::new(Self {
+            tokio: TokioClock::new(start),
+            off: Mutex::new(SignedDuration::ZERO),
+        })
+    }
+
+    /// Sets the wall clock forward, or back.
+    pub fn step(&self, by: SignedDuration) {
+        let mut off = self.off.lock();
+        *off = off.saturating_add(by);
+    }
+
+    /// How far the wall clock is ahead of the time that has really passed.
+    pub fn off(&self) -> SignedDuration {
+        *self.off.lock()
+    }
+}
+
+impl Clock for SteppingClock {
+    fn now(&self) -> Timestamp {
+        let now = self.tokio.now();
+        now.checked_add(self.off()).unwrap_or(now)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.tokio.monotonic()
     }
 }
 

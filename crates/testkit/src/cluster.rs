@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use futures::future::BoxFuture;
 use muster_agent::runtime::Runtime;
 use muster_agent::runtime::labels::Owner;
 use muster_agent::runtime::memory::{MemoryEngine, MemoryRuntime};
-use muster_agent::{Pace, Timing};
+use muster_agent::{DiskWork, Pace, Timing};
 use muster_client::{
     ConnectOptions, Connection, Identity, Resources, ServerAddress, Trust, WriteOptions, Written,
 };
@@ -26,10 +25,7 @@ use muster_server::data_dir::{ADMIN, DataDir};
 use muster_server::listen::{Listener, pipes};
 use muster_server::registry::Registry;
 use muster_server::{Config, RunningServer, Server, tokens};
-use muster_store::{
-    CommitError, Entry, EventStream, Key, Listing, MemoryStore, Revision, SledStore, Store, Txn,
-    WatchError,
-};
+use muster_store::{SledStore, Store};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use secrecy::ExposeSecret;
@@ -40,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::TokioClock;
 use crate::network::{Endpoint, Gate, GatedListener, Link, Network};
 use crate::node::{NodeOptions, NodeRuntime, NodeWorld, TestNode};
+use crate::store::{Lasting, StoreControl};
 
 /// How long a port or a directory that was just in use may take to be free.
 const FREE_WITHIN: Duration = Duration::from_secs(10);
@@ -71,9 +68,15 @@ pub struct ClusterOptions {
     pub pace: Pace,
     /// Delays of pods.
     pub timing: Timing,
-    /// Seed of uids, names and tokens, another one in each life of the server; `None`: from the operating system, as in
-    /// production.
+    /// Seed of uids, names, tokens and the agents' jitters, another one in each life of the server; `None`: from the
+    /// operating system, as in production.
     pub seed: Option<u64>,
+    /// Whether links in memory have [`Weather`](crate::Weather). Costs a task per direction of a connection.
+    pub weather: bool,
+    /// Where the agents' work on disk is done.
+    pub disk: DiskWork,
+    /// Directories are made below this one; `None`: where the system wants temporary files.
+    pub directory: Option<PathBuf>,
 }
 
 impl Default for ClusterOptions {
@@ -105,6 +108,9 @@ impl Default for ClusterOptions {
                 ..Timing::default()
             },
             seed: None,
+            weather: false,
+            disk: DiskWork::default(),
+            directory: None,
         }
     }
 }
@@ -146,6 +152,7 @@ pub struct Cluster {
     server_gate: Arc<Gate>,
     address: SocketAddr,
     store: Option<Arc<dyn Store>>,
+    store_control: Arc<StoreControl>,
     server: Option<RunningServer>,
     admin: Connection,
     token: String,
@@ -162,13 +169,17 @@ pub struct Cluster {
 impl Cluster {
     /// A server and no nodes.
     pub async fn start(options: ClusterOptions) -> anyhow::Result<Self> {
-        let root = tempfile::tempdir()?;
+        let root = match &options.directory {
+            Some(parent) => tempfile::tempdir_in(parent)?,
+            None => tempfile::tempdir()?,
+        };
         let data = DataDir::open(root.path().join("server"))?;
         let now = options.clock.now();
         let ca = Arc::new(data.ca("testkit", now)?);
         let network = Arc::new(Network::default());
         let server_gate = Arc::new(Gate::default());
-        let store = open_store(&options, &data).await?;
+        let store_control = Arc::new(StoreControl::default());
+        let store = open_store(&options, &data, &store_control).await?;
         let (server, address) = serve(
             &options,
             &ca,
@@ -185,7 +196,7 @@ impl Cluster {
             &Arc::new(Gate::default()),
             address,
             Some((ADMIN, &[MASTERS])),
-            now,
+            &options.clock,
         )
         .await?;
         let mut cluster = Self {
@@ -197,6 +208,7 @@ impl Cluster {
             server_gate,
             address,
             store: Some(store),
+            store_control,
             server: Some(server),
             admin,
             token: String::new(),
@@ -242,9 +254,18 @@ impl Cluster {
         &self,
         identity: Option<(&str, &[&str])>,
     ) -> anyhow::Result<Connection> {
-        let gate = Arc::new(Gate::default());
-        let now = self.options.clock.now();
-        connection(&self.ca, &self.network, &gate, self.address, identity, now).await
+        self.connect_through(&Arc::new(Gate::default()), identity)
+            .await
+    }
+
+    /// The same through a gate of the caller's.
+    pub async fn connect_through(
+        &self,
+        gate: &Arc<Gate>,
+        identity: Option<(&str, &[&str])>,
+    ) -> anyhow::Result<Connection> {
+        let clock = &self.options.clock;
+        connection(&self.ca, &self.network, gate, self.address, identity, clock).await
     }
 
     /// Creates an object through the client; it says its kind itself.
@@ -299,6 +320,11 @@ impl Cluster {
         self.store.as_ref()
     }
 
+    /// The hand on the memory store: faults to order, and an observer.
+    pub fn store_control(&self) -> &Arc<StoreControl> {
+        &self.store_control
+    }
+
     /// The clock of everything.
     pub fn clock(&self) -> &SharedClock {
         &self.options.clock
@@ -345,21 +371,26 @@ impl Cluster {
             bail!("there is a node {} already", options.name);
         }
         let runtime: Arc<dyn Runtime> = match &options.runtime {
-            NodeRuntime::Memory => Arc::new(MemoryRuntime::new(
-                Arc::clone(&self.engine),
-                Owner::new(&options.name, ""),
-            )),
+            NodeRuntime::Memory => memory(&self.engine, &options.name),
+            NodeRuntime::Engine(engine) => memory(engine, &options.name),
             NodeRuntime::Own(runtime) => Arc::clone(runtime),
         };
+        let clock = options.clock.as_ref().unwrap_or(&self.options.clock);
         let world = NodeWorld {
-            clock: self.options.clock.clone(),
+            clock: clock.clone(),
+            disk: self.options.disk,
+            seed: self.options.seed.unwrap_or_default(),
             pace: self.options.pace.clone(),
             timing: self.options.timing.clone(),
             address: server_address(self.address)?,
             token: self.token.clone(),
             directory: self.root.path().join("nodes"),
         };
-        let gate = Arc::new(Gate::default());
+        let gate = match self.options.weather {
+            true => Gate::with_weather(world.seed.wrapping_add(self.made as u64)),
+            false => Gate::default(),
+        };
+        let gate = Arc::new(gate);
         let dial = self.network.dialer(Arc::clone(&gate));
         let name = options.name.clone();
         let mut node = TestNode::new(options, self.made, &world, runtime, gate, dial)?;
@@ -398,8 +429,12 @@ impl Cluster {
     pub async fn reboot_node(&mut self, name: &str) -> anyhow::Result<()> {
         self.reboots += 1;
         let boot_id = format!("boot-{name}-again-{}", self.reboots);
-        let engine = Arc::clone(&self.engine);
+        let shared = Arc::clone(&self.engine);
         let node = self.node(name)?;
+        let engine = match &node.options.runtime {
+            NodeRuntime::Engine(engine) => Arc::clone(engine),
+            NodeRuntime::Memory | NodeRuntime::Own(_) => shared,
+        };
         node.kill().await;
         for container in crate::check::containers_of(&engine, name) {
             engine.end(&container.id, 137);
@@ -479,7 +514,7 @@ impl Cluster {
         }
         let store = match &self.store {
             Some(store) => Arc::clone(store),
-            None => open_store(&self.options, &self.data).await?,
+            None => open_store(&self.options, &self.data, &self.store_control).await?,
         };
         self.store = Some(Arc::clone(&store));
         self.server_gate.open();
@@ -504,7 +539,7 @@ impl Cluster {
         if self.server.is_some() || self.options.store != StoreKind::Memory {
             bail!("stop the server of a cluster in memory first");
         }
-        self.store = Some(open_store(&self.options, &self.data).await?);
+        self.store = Some(open_store(&self.options, &self.data, &self.store_control).await?);
         Ok(())
     }
 
@@ -533,37 +568,8 @@ impl Cluster {
     }
 }
 
-/// A memory store that a stopping server does not close: the next one goes on with it.
-struct Lasting(MemoryStore);
-
-impl Store for Lasting {
-    fn revision(&self) -> Revision {
-        self.0.revision()
-    }
-
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Option<Entry>> {
-        self.0.get(key)
-    }
-
-    fn list<'a>(
-        &'a self,
-        prefix: &'a str,
-        at: Option<Revision>,
-    ) -> BoxFuture<'a, Result<Listing, WatchError>> {
-        self.0.list(prefix, at)
-    }
-
-    fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>> {
-        self.0.commit(txn)
-    }
-
-    fn watch(&self, prefix: &str, after: Revision) -> Result<EventStream, WatchError> {
-        self.0.watch(prefix, after)
-    }
-
-    fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(std::future::ready(()))
-    }
+fn memory(engine: &Arc<MemoryEngine>, node: &str) -> Arc<dyn Runtime> {
+    Arc::new(MemoryRuntime::new(Arc::clone(engine), Owner::new(node, "")))
 }
 
 fn server_address(address: SocketAddr) -> anyhow::Result<ServerAddress> {
@@ -576,11 +582,13 @@ async fn connection(
     gate: &Arc<Gate>,
     address: SocketAddr,
     identity: Option<(&str, &[&str])>,
-    now: Timestamp,
+    clock: &SharedClock,
 ) -> anyhow::Result<Connection> {
+    let now = clock.now();
     let trust = Trust::Ca(ca.cert_pem().to_owned());
     let mut options = ConnectOptions::new(server_address(address)?, trust)
-        .with_dialer(network.dialer(Arc::clone(gate)));
+        .with_dialer(network.dialer(Arc::clone(gate)))
+        .with_clock(clock.clone());
     if let Some((user, groups)) = identity {
         let groups: Vec<String> = groups.iter().map(|group| (*group).to_owned()).collect();
         let issued = issue::issue_client(ca, user, &groups, now, issue::CLIENT_VALIDITY)?;
@@ -593,9 +601,13 @@ async fn connection(
 }
 
 /// A killed server's last tasks may hold the directory for a moment.
-async fn open_store(options: &ClusterOptions, data: &DataDir) -> anyhow::Result<Arc<dyn Store>> {
+async fn open_store(
+    options: &ClusterOptions,
+    data: &DataDir,
+    control: &Arc<StoreControl>,
+) -> anyhow::Result<Arc<dyn Store>> {
     if options.store == StoreKind::Memory {
-        return Ok(Arc::new(Lasting(MemoryStore::new())));
+        return Ok(Arc::new(Lasting::new(Arc::clone(control))));
     }
     let give_up = tokio::time::Instant::now() + FREE_WITHIN;
     loop {

@@ -31,10 +31,14 @@ pub mod images;
 mod network;
 mod node;
 pub mod processes;
+mod store;
 mod wait;
+mod wire;
 
 pub use cluster::{Cluster, ClusterOptions, StoreKind};
 pub use fleet::Fleet;
 pub use network::{Gate, Link};
 pub use node::{NodeOptions, NodeRuntime};
+pub use store::{Observer, StoreControl, StoreMood};
 pub use wait::{PATIENCE, condition, is_ready};
+pub use wire::Weather;

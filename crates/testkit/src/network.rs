@@ -12,7 +12,10 @@ use muster_server::listen::{Listener, PipeConnector};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+use crate::wire::{self, Sky, Weather};
 
 /// What the bytes travel over. TLS runs on top of both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,6 +38,8 @@ pub(crate) enum Endpoint {
 #[derive(Default)]
 pub(crate) struct Network {
     endpoint: Mutex<Option<Endpoint>>,
+    /// What carries the bytes of links with weather. Ends with the network.
+    carriers: Mutex<JoinSet<()>>,
 }
 
 impl Network {
@@ -58,7 +63,10 @@ impl Network {
                         Ok(Box::new(Gated::new(stream, cut)) as BoxedIo)
                     }
                     Endpoint::Pipe(pipe) => {
-                        let stream = pipe.connect().await?;
+                        let mut stream = pipe.connect().await?;
+                        if let Some(sky) = &gate.sky {
+                            stream = wire::lay(stream, sky, &cut, &mut network.carriers.lock());
+                        }
                         Ok(Box::new(Gated::new(stream, cut)) as BoxedIo)
                     }
                 }
@@ -71,6 +79,8 @@ impl Network {
 #[derive(Debug)]
 pub struct Gate {
     state: Mutex<GateState>,
+    /// Of a link with weather.
+    sky: Option<Arc<Sky>>,
 }
 
 #[derive(Debug)]
@@ -88,11 +98,27 @@ impl Default for Gate {
                 open: true,
                 cut: CancellationToken::new(),
             }),
+            sky: None,
         }
     }
 }
 
 impl Gate {
+    /// A gate before a link in memory that has weather, by this seed.
+    pub(crate) fn with_weather(seed: u64) -> Self {
+        Self {
+            sky: Some(Arc::new(Sky::new(seed))),
+            ..Self::default()
+        }
+    }
+
+    /// How the link carries from now on. Without effect on a link without weather.
+    pub fn set_weather(&self, weather: Weather) {
+        if let Some(sky) = &self.sky {
+            sky.set(weather);
+        }
+    }
+
     /// Breaks what is open and refuses what is new: a partition.
     pub fn close(&self) {
         let mut state = self.state.lock();

@@ -9,9 +9,10 @@ use anyhow::Context;
 use futures::future::BoxFuture;
 use muster_agent::config::parse_taint;
 use muster_agent::runtime::Runtime;
+use muster_agent::runtime::memory::MemoryEngine;
 use muster_agent::{
-    Agent, AgentConfig, AgentError, Amounts, Connect, DialError, Machine, Pace, ServerConnector,
-    Timing,
+    Agent, AgentConfig, AgentError, Amounts, Connect, DialError, DiskWork, Machine, Pace,
+    ServerConnector, Timing,
 };
 use muster_client::join::{JoinOptions, NodeCredentials, join};
 use muster_client::{ConnectOptions, Connection, Dial, ServerAddress};
@@ -28,6 +29,8 @@ pub enum NodeRuntime {
     /// The cluster's shared in-memory engine.
     #[default]
     Memory,
+    /// An in-memory engine of its own, with a clock of its own.
+    Engine(Arc<MemoryEngine>),
     /// This one, such as Docker.
     Own(Arc<dyn Runtime>),
 }
@@ -49,6 +52,8 @@ pub struct NodeOptions {
     pub runtime: NodeRuntime,
     /// A token of its own instead of the cluster's.
     pub token: Option<String>,
+    /// A clock of its own instead of the cluster's.
+    pub clock: Option<SharedClock>,
 }
 
 impl NodeOptions {
@@ -62,6 +67,7 @@ impl NodeOptions {
             hollow: false,
             runtime: NodeRuntime::Memory,
             token: None,
+            clock: None,
         }
     }
 
@@ -100,6 +106,13 @@ impl NodeOptions {
         self
     }
 
+    /// With a clock of its own.
+    #[must_use]
+    pub fn clock(mut self, clock: SharedClock) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
     /// With this join token.
     #[must_use]
     pub fn token(mut self, token: &str) -> Self {
@@ -111,6 +124,8 @@ impl NodeOptions {
 /// What every node of a cluster shares.
 pub(crate) struct NodeWorld {
     pub(crate) clock: SharedClock,
+    pub(crate) disk: DiskWork,
+    pub(crate) seed: u64,
     pub(crate) pace: Pace,
     pub(crate) timing: Timing,
     pub(crate) address: ServerAddress,
@@ -159,6 +174,7 @@ impl TestNode {
                 node_name: options.name.clone(),
                 machine_id: config.machine.machine_id.clone(),
                 dial,
+                clock: world.clock.clone(),
                 credentials: Mutex::new(None),
             }),
         };
@@ -266,7 +282,8 @@ fn config(
     let [_, _, high, low] = u32::try_from(index + 1)?.to_be_bytes();
     config.node_ip = Some(IpAddr::V4(Ipv4Addr::new(10, 99, high, low)));
     config.secrets_on_disk = true;
-    config.seed = u64::try_from(index)?;
+    config.seed = world.seed.wrapping_add(u64::try_from(index)?);
+    config.disk = world.disk;
     config.pace = world.pace.clone();
     config.timing = world.timing.clone();
     Ok(config)
@@ -279,6 +296,7 @@ struct HollowConnector {
     node_name: String,
     machine_id: String,
     dial: Arc<dyn Dial>,
+    clock: SharedClock,
     credentials: Mutex<Option<NodeCredentials>>,
 }
 
@@ -295,7 +313,10 @@ impl HollowConnector {
                     &self.machine_id,
                 )
                 .map_err(|error| DialError::Token(error.to_string()))?;
-                options.connect = options.connect.with_dialer(Arc::clone(&self.dial));
+                options.connect = options
+                    .connect
+                    .with_dialer(Arc::clone(&self.dial))
+                    .with_clock(self.clock.clone());
                 let credentials = join(&options).await?;
                 *self.credentials.lock() = Some(credentials.clone());
                 credentials
@@ -303,7 +324,8 @@ impl HollowConnector {
         };
         let options = ConnectOptions::new(self.address.clone(), credentials.trust())
             .with_identity(credentials.identity())
-            .with_dialer(Arc::clone(&self.dial));
+            .with_dialer(Arc::clone(&self.dial))
+            .with_clock(self.clock.clone());
         Ok(Connection::open(&options).await?)
     }
 }

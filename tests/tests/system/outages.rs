@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use muster_model::kind::{DAEMON_SET, EVENT, NODE, POD};
 use muster_model::object::Object;
+use muster_model::time::SignedDuration;
 use muster_server::registry::keys;
 use muster_store::{Op, Txn};
 use muster_testkit::check::{self, VersionWitness, Watchful, Witness};
-use muster_testkit::{Cluster, ClusterOptions, NodeOptions, build, condition};
+use muster_testkit::clock::SteppingClock;
+use muster_testkit::{Cluster, ClusterOptions, NodeOptions, StoreMood, build, condition};
 use serde_json::json;
 
 use crate::support::{AN_HOUR, add_images, cluster, delete, key, pass, pod_on, set_image};
@@ -447,5 +449,59 @@ async fn na_098_a_server_restored_empty_kills_nothing_before_a_second_look() {
                 .then_some(())
         })
         .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_an_hour_keeps_no_pod_from_becoming_available() {
+    let clock = SteppingClock::new("2026-03-02T09:00:00Z".parse().unwrap());
+    let options = ClusterOptions {
+        seed: Some(7),
+        ..ClusterOptions::paused().in_memory(clock.clone())
+    };
+    let cluster = Cluster::with_nodes(options, &["n1", "n2", "n3"])
+        .await
+        .unwrap();
+    add_images(&cluster);
+    let manifest = build::daemon_set("web").set("/spec/minReadySeconds", 20);
+    cluster.create(&manifest.object()).await.unwrap();
+    // Ready by a clock that runs fast, and put right before the pods are available.
+    cluster
+        .until("every pod is Ready", || cluster.ready_on("web").len() == 3)
+        .await;
+    clock.step(SignedDuration::from_hours(-1));
+    cluster
+        .eventually(
+            "the DaemonSet is complete",
+            Duration::from_secs(120),
+            async || cluster.is_complete("web", 3).then_some(()),
+        )
+        .await;
+    set_image(&cluster, "web", "img:2").await;
+    cluster
+        .eventually(
+            "the rollout is complete",
+            Duration::from_secs(300),
+            async || cluster.is_complete("web", 3).then_some(()),
+        )
+        .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_agents_report_while_the_disk_is_full_is_told_again() {
+    let cluster = cluster(&["n1", "n2"]).await;
+    cluster
+        .create(&build::daemon_set("web").object())
+        .await
+        .unwrap();
+    cluster
+        .until("both pods are bound", || cluster.pods_of("web").len() == 2)
+        .await;
+    cluster.store_control().set_mood(StoreMood::Refusing);
+    pass(30).await;
+    assert_eq!(cluster.ready_on("web"), Vec::<String>::new());
+    cluster.store_control().set_mood(StoreMood::Fine);
+    cluster.until_ready("web", 2).await;
     cluster.stop().await;
 }
