@@ -237,9 +237,10 @@ fn replace(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan:
     let without_ready = count(Part::Out { serving: false }) + down;
     let without_available = without_ready + count(Part::Out { serving: true }) + warm;
     let left = |out: usize| budget.max_unavailable.saturating_sub(out);
-    let room = turns.room();
-    delete_in_turn(placements, Part::OldDown, room, turns, plan);
-    delete_in_turn(placements, Part::OldWarm, left(without_ready), turns, plan);
+    delete_in_turn(placements, Part::OldDown, turns.room(), turns, plan);
+    // Without room for another unproven pod the next one would be of the older revision again, and go again.
+    let warm = left(without_ready).min(turns.room());
+    delete_in_turn(placements, Part::OldWarm, warm, turns, plan);
     let mut left = left(without_available);
     // Images are asked for on as many nodes as this wave and the next have.
     let ahead = 2 * budget.max_unavailable;

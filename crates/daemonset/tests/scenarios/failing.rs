@@ -59,6 +59,24 @@ fn a_revision_that_fails_on_one_node_is_stopped_and_the_others_keep_theirs() {
 }
 
 #[test]
+fn an_old_pod_that_only_just_turned_ready_waits_for_room_instead_of_coming_back_again_and_again() {
+    let mut world = running("halt", 3);
+    world.min_ready(20);
+    world.set_image("img:2");
+    assert_eq!(world.syncs(2), [(0, 1), (1, 0)]);
+    let tried = world.only("n0");
+    world.set_ready(&tried, true);
+    // An old pod was restarted: it is Ready again, and not available yet. As many nodes as may try the new revision.
+    let old = world.only("n1");
+    world.set_ready(&old, false);
+    world.set_ready(&old, true);
+    assert_eq!(world.syncs(3), [(0, 0); 3]);
+    assert_eq!(world.only("n1"), old);
+    world.pass(20);
+    assert_eq!(world.sync(), (0, 1));
+}
+
+#[test]
 fn without_the_annotation_nothing_of_it_happens() {
     let mut world = World::running(3);
     break_first(&mut world);

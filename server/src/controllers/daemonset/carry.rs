@@ -95,7 +95,11 @@ impl Inner {
         let mut writes = creates;
         writes.extend(deletes.iter().map(|delete| {
             let key = NamespacedName::new(work.facts.id.namespace.clone(), &*delete.pod.name);
-            let precondition = Precondition::uid(delete.pod.uid.as_str());
+            // Of this very version: one that turned Ready since may only go within the budget.
+            let precondition = Precondition {
+                uid: Some(delete.pod.uid.as_str().to_owned()),
+                revision: work.judged.get(&delete.pod.uid).copied(),
+            };
             Write::delete(
                 &POD,
                 key,
@@ -117,8 +121,10 @@ impl Inner {
             let delete = &deletes[at];
             match answer {
                 Ok(_) => self.deleted(work, delete),
-                // Gone already, or its name is another pod's by now.
-                Err(error) if error.is_not_found() || error.is_conflict() => {}
+                // Gone already.
+                Err(error) if error.is_not_found() => {}
+                // Another version by now, or another pod: it is judged again.
+                Err(error) if error.is_conflict() => self.queue.add(work.facts.id.clone()),
                 Err(error) => {
                     self.tell(daemon, &event::delete_failed(error.message()));
                     self.note_timeout(&work.facts, &error);

@@ -186,6 +186,11 @@ impl Set {
             .map(|pod| &pod.stored)
     }
 
+    /// The version of a pod that its facts were taken from.
+    pub(super) fn version_of(&self, uid: &PodUid) -> Option<Revision> {
+        self.pods.get(uid).map(|pod| pod.stored.revision)
+    }
+
     /// Its pods with one of these revision hashes.
     pub(super) fn pods_with_hash(&self, hashes: &[String]) -> Vec<Arc<Stored>> {
         self.pods

@@ -1,11 +1,12 @@
 //! One sync of one DaemonSet: look, ask the brain, act (spec/daemonset.md 9).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use muster_daemonset::pod::owner_reference;
 use muster_daemonset::revision::{self, Collision, NOTES_OF_A_TRY, Settlement};
-use muster_daemonset::{DaemonFacts, Plan, RevisionFacts, plan};
+use muster_daemonset::{DaemonFacts, Plan, PodUid, RevisionFacts, plan};
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, POD};
 use muster_model::object::{NamespacedName, Object};
 use muster_model::reason::label::CONTROLLER_REVISION_HASH;
@@ -111,6 +112,8 @@ pub(super) struct Work {
     pub(super) facts: DaemonFacts,
     pub(super) plan: Plan,
     pub(super) confident: bool,
+    /// The versions of the pods to delete that the plan was made on.
+    pub(super) judged: BTreeMap<PodUid, Revision>,
 }
 
 impl Inner {
@@ -203,7 +206,13 @@ impl Inner {
             return Look::Nothing;
         }
         tracing::debug!(daemonset = %key, plan = %plan, "planned");
+        let judged = plan
+            .deletes
+            .iter()
+            .filter_map(|delete| Some((delete.pod.uid.clone(), set.version_of(&delete.pod.uid)?)));
+        let judged = judged.collect();
         Look::Act(Box::new(Work {
+            judged,
             stored: set.stored.clone(),
             facts: set.facts.clone(),
             plan,

@@ -250,3 +250,33 @@ async fn case_b43_a_daemonset_that_cannot_be_read_is_named_and_hinders_no_other(
             .contains_key(&key)
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_turned_ready_behind_the_plans_back_is_not_deleted_for_not_being_ready() {
+    let cluster = Cluster::running(2).await;
+    let strategy = async |strategy: Value| {
+        cluster
+            .edit(&DAEMON_SET, &web(), move |set| {
+                set["spec"]["updateStrategy"] = strategy.clone();
+                set["spec"]["template"]["spec"]["containers"][0]["image"] = "img:2".into();
+            })
+            .await;
+    };
+    strategy(json!({"type": "OnDelete"})).await;
+    for node in ["n0", "n1"] {
+        cluster.set_ready(&cluster.only(node), false).await;
+    }
+    assert_eq!(cluster.sync().await, (0, 0));
+    strategy(json!({"type": "RollingUpdate"})).await;
+    // Both are old and serve nobody, so that both may go at once; but one turns Ready, and that is not seen yet.
+    let second = cluster.only("n1");
+    cluster.store.hidden.send_replace(true);
+    let shown = async {
+        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        cluster.store.hidden.send_replace(false);
+    };
+    let ((), done, ()) = tokio::join!(cluster.set_ready(&second, true), cluster.sync(), shown);
+    assert_eq!(done, (0, 1));
+    assert!(!cluster.get(&POD, &second.key).object().is_terminating());
+    assert_eq!(cluster.sync().await, (0, 0));
+}
