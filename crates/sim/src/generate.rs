@@ -6,7 +6,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-use crate::scenario::{Act, Mood, Nature, NodePlan, Scenario, SetPlan, Share, Step, Strategy};
+use crate::scenario::{
+    Act, Controls, Mood, Nature, NodePlan, Scenario, SetPlan, Share, Step, Strategy,
+};
 
 const SETS: [&str; 3] = ["red", "green", "blue"];
 const ZONES: [&str; 2] = ["a", "b"];
@@ -100,6 +102,25 @@ impl Dice {
             tolerates: self.percent(40),
             history_limit: self.weighted(&[(2, 10), (2, 1), (1, 0)]),
             probed: self.percent(25),
+            controls: self.controls(),
+        }
+    }
+
+    /// Most DaemonSets have none.
+    fn controls(&mut self) -> Controls {
+        if self.percent(60) {
+            return Controls::default();
+        }
+        let on_failure = self.weighted(&[(2, None), (2, Some("halt")), (3, Some("rollback"))]);
+        let deadline = self.weighted(&[(2, None), (1, Some(30)), (1, Some(120))]);
+        Controls {
+            on_failure,
+            // Means nothing without the other, and is refused.
+            deadline: deadline.filter(|_| on_failure.is_some()),
+            canary: self.weighted(&[(4, None), (1, Some((1, 5))), (1, Some((2, 60)))]),
+            partition: self.weighted(&[(5, None), (1, Some(1)), (1, Some(2))]),
+            pre_pull: self.percent(25),
+            by_zone: self.percent(20),
         }
     }
 
@@ -157,7 +178,7 @@ impl Dice {
 
     fn person(&mut self) -> Act {
         let (set, node) = (self.any(), self.any());
-        match self.between(0, 37) {
+        match self.between(0, 40) {
             0..=11 => Act::SetImage {
                 set,
                 image: self.between(0, IMAGES - 1),
@@ -191,6 +212,10 @@ impl Dice {
                 dedicated: self.percent(15),
             },
             36 => Act::RemoveNode { node },
+            37..=39 => Act::Pause {
+                set,
+                on: self.percent(60),
+            },
             _ => Act::Nothing,
         }
     }

@@ -120,6 +120,7 @@ impl World {
         for name in std::mem::take(&mut self.down) {
             self.cluster.restart_node(&name).await?;
         }
+        self.free_rollouts().await;
         let never_ready: Vec<usize> = (0..self.images.len())
             .filter(|number| self.images[*number] == Nature::NeverReady)
             .collect();

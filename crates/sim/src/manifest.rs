@@ -1,10 +1,11 @@
 //! The objects of a scenario.
 
 use muster_model::object::Object;
+use muster_model::reason::annotation;
 use muster_testkit::build::{self, Manifest};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::scenario::{SetPlan, Share, Strategy};
+use crate::scenario::{Controls, SetPlan, Share, Strategy};
 
 /// The namespace of everything.
 pub(crate) const NAMESPACE: &str = "default";
@@ -33,11 +34,58 @@ pub(crate) fn daemon_set(plan: &SetPlan, image_number: usize) -> Object {
     if plan.tolerates {
         manifest = manifest.toleration(json!({"key": DEDICATED, "operator": "Exists"}));
     }
+    for (key, value) in controls(plan.controls) {
+        manifest = manifest.annotation(key, &value);
+    }
     if plan.probed {
         let probe = json!({"exec": {"command": [PROBE]}, "periodSeconds": 3});
         manifest = Manifest::of(with_probe(manifest.tree().clone(), probe));
     }
     manifest.object()
+}
+
+/// The annotations of what is asked of rollouts.
+fn controls(controls: Controls) -> Vec<(&'static str, String)> {
+    let mut all = Vec::new();
+    if let Some(what) = controls.on_failure {
+        all.push((annotation::ON_FAILURE, what.to_owned()));
+    }
+    if let Some(seconds) = controls.deadline {
+        all.push((annotation::PROGRESS_DEADLINE, format!("{seconds}s")));
+    }
+    if let Some((nodes, seconds)) = controls.canary {
+        all.push((annotation::CANARY, nodes.to_string()));
+        all.push((annotation::CANARY_PAUSE, format!("{seconds}s")));
+    }
+    if let Some(nodes) = controls.partition {
+        all.push((annotation::PARTITION, nodes.to_string()));
+    }
+    if controls.pre_pull {
+        all.push((annotation::PRE_PULL, "true".to_owned()));
+    }
+    if controls.by_zone {
+        all.push((annotation::FAILURE_DOMAIN, ZONE.to_owned()));
+    }
+    all
+}
+
+/// A merge patch that asks for nothing any more.
+pub(crate) fn without_controls() -> Value {
+    let keys = [
+        annotation::ON_FAILURE,
+        annotation::PROGRESS_DEADLINE,
+        annotation::CANARY,
+        annotation::CANARY_PAUSE,
+        annotation::PARTITION,
+        annotation::PRE_PULL,
+        annotation::FAILURE_DOMAIN,
+        annotation::PAUSED,
+    ];
+    let none: Map<String, Value> = keys
+        .iter()
+        .map(|key| ((*key).to_owned(), Value::Null))
+        .collect();
+    json!({"metadata": {"annotations": none}})
 }
 
 fn with_probe(mut tree: Value, probe: Value) -> Value {

@@ -46,6 +46,25 @@ pub struct SetPlan {
     pub history_limit: u64,
     /// With a readiness probe.
     pub probed: bool,
+    /// What its author asks of rollouts beyond that.
+    pub controls: Controls,
+}
+
+/// What is asked of rollouts by annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Controls {
+    /// `halt` or `rollback` when a new revision fails.
+    pub on_failure: Option<&'static str>,
+    /// How long a new pod may take, in seconds.
+    pub deadline: Option<u64>,
+    /// So many nodes first, and watched for so many seconds.
+    pub canary: Option<(u64, u64)>,
+    /// So many nodes stay on the old revision.
+    pub partition: Option<u64>,
+    /// Images are pulled early.
+    pub pre_pull: bool,
+    /// One node of each zone at a time.
+    pub by_zone: bool,
 }
 
 /// A number of nodes, or a share of them.
@@ -117,6 +136,10 @@ pub enum Act {
     },
     Undo {
         set: usize,
+    },
+    Pause {
+        set: usize,
+        on: bool,
     },
     DeletePod {
         set: usize,
@@ -254,7 +277,11 @@ impl fmt::Display for SetPlan {
         if self.probed {
             f.write_str(", probed")?;
         }
-        write!(f, ", history {}", self.history_limit)
+        write!(f, ", history {}", self.history_limit)?;
+        if self.controls != Controls::default() {
+            write!(f, ", {:?}", self.controls)?;
+        }
+        Ok(())
     }
 }
 

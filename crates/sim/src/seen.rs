@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, EVENT, Kind, NODE, POD};
+use muster_model::reason::annotation;
 use muster_model::time::{Clock, Timestamp};
 use muster_server::registry::keys;
 use muster_store::{Op, Revision, Txn};
@@ -146,6 +147,12 @@ pub(crate) struct SetSeen {
     pub(crate) before: Option<(Manner, Duration)>,
     /// When it last surged.
     pub(crate) surged: Option<Duration>,
+    /// Its rollouts are paused.
+    pub(crate) paused: bool,
+    /// A revision that fails stops its rollout.
+    pub(crate) guarded: bool,
+    /// When one of the two changed last.
+    pub(crate) controlled: Duration,
 }
 
 /// A ControllerRevision.
@@ -155,6 +162,8 @@ pub(crate) struct RevisionSeen {
     pub(crate) owner: String,
     pub(crate) number: i64,
     pub(crate) hash: String,
+    /// It was available everywhere once.
+    pub(crate) proven: bool,
 }
 
 /// When a node last lost a pod that served, and whether the controller took it.
@@ -312,7 +321,9 @@ impl Seen {
         }
         for change in changes {
             let fault = match (&change.before, &change.after) {
-                (None, Some(made)) => oracle::pods::made(self, made),
+                (None, Some(made)) => {
+                    oracle::pods::made(self, made).or_else(|| oracle::blast::made(self, made, now))
+                }
                 (Some(before), after)
                     if !before.terminating && after.as_ref().is_none_or(|pod| pod.terminating) =>
                 {
@@ -428,13 +439,19 @@ impl Seen {
                 .and_then(Value::as_i64)
                 .unwrap_or(0),
             hash: text(tree, "/metadata/labels/controller-revision-hash"),
+            proven: annotation(tree, annotation::AVAILABLE_EVERYWHERE).is_some(),
         };
         if before.as_ref() != Some(&after) {
-            self.trace
-                .say(format_args!("revision {name} number {}", after.number));
-            if let Some(set) = self.sets.values_mut().find(|set| set.uid == after.owner) {
-                set.rollout = now;
-            }
+            let proven = if after.proven { ", proven" } else { "" };
+            self.trace.say(format_args!(
+                "revision {name} number {}{proven}",
+                after.number
+            ));
+        }
+        if before.as_ref().map(|before| before.number) != Some(after.number)
+            && let Some(set) = self.sets.values_mut().find(|set| set.uid == after.owner)
+        {
+            set.rollout = now;
         }
         self.revisions.insert(name.to_owned(), after);
     }
@@ -453,6 +470,10 @@ fn text(tree: &Value, pointer: &str) -> String {
         .and_then(Value::as_str)
         .unwrap_or_default()
         .to_owned()
+}
+
+fn annotation<'a>(tree: &'a Value, key: &str) -> Option<&'a str> {
+    tree.pointer("/metadata/annotations")?.get(key)?.as_str()
 }
 
 fn owner(tree: &Value) -> String {
@@ -584,6 +605,9 @@ fn set(name: &str, tree: &Value, before: Option<&SetSeen>, now: Moment) -> SetSe
         rollout: now,
         before: None,
         surged: surges.then_some(now.mono),
+        paused: annotation(tree, annotation::PAUSED) == Some("true"),
+        guarded: annotation(tree, annotation::ON_FAILURE).is_some(),
+        controlled: now.mono,
     };
     let Some(before) = before else {
         return after;
@@ -593,6 +617,9 @@ fn set(name: &str, tree: &Value, before: Option<&SetSeen>, now: Moment) -> SetSe
     }
     if before.generation == after.generation {
         after.changed = before.changed;
+    }
+    if (before.paused, before.guarded) == (after.paused, after.guarded) {
+        after.controlled = before.controlled;
     }
     after.before.clone_from(&before.before);
     if before.manner != after.manner {

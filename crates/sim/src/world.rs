@@ -11,6 +11,7 @@ use muster_agent::{DiskWork, Pace, Timing};
 use muster_client::{ClientError, DeleteOptions, PatchType, WriteOptions, Written};
 use muster_model::kind::{DAEMON_SET, Kind, NODE, POD};
 use muster_model::object::NamespacedName;
+use muster_model::reason::annotation;
 use muster_model::time::{SignedDuration, Timestamp};
 use muster_proto::v1;
 use muster_testkit::clock::SteppingClock;
@@ -136,6 +137,7 @@ impl World {
             | Act::SetStrategy { .. }
             | Act::Restart { .. }
             | Act::Undo { .. }
+            | Act::Pause { .. }
             | Act::DeletePod { .. }
             | Act::DeleteSet { .. }
             | Act::CreateSet { .. } => self.person_on_set(act).await,
@@ -163,6 +165,7 @@ impl World {
             | Act::SetStrategy { set, .. }
             | Act::Restart { set }
             | Act::Undo { set }
+            | Act::Pause { set, .. }
             | Act::DeletePod { set, .. }
             | Act::DeleteSet { set }
             | Act::CreateSet { set } => *set % self.plans.len(),
@@ -183,6 +186,12 @@ impl World {
             }
             Act::SetStrategy { strategy, .. } => {
                 let patch = json!({"spec": {"updateStrategy": manifest::strategy(*strategy)}});
+                self.patch(&DAEMON_SET, &key, PatchType::Merge, &patch)
+                    .await
+            }
+            Act::Pause { on, .. } => {
+                let value = if *on { json!("true") } else { Value::Null };
+                let patch = json!({"metadata": {"annotations": {annotation::PAUSED: value}}});
                 self.patch(&DAEMON_SET, &key, PatchType::Merge, &patch)
                     .await
             }
@@ -468,6 +477,22 @@ impl World {
         seen.ever
             .get(uid)
             .map_or_else(|| uid.to_owned(), |pod| pod.name.clone())
+    }
+
+    /// Every DaemonSet rolls as in Kubernetes from here on, from a new revision.
+    pub(crate) async fn free_rollouts(&mut self) {
+        for set in 0..self.plans.len() {
+            let key = NamespacedName::new(NAMESPACE, self.plans[set].name);
+            let patch = manifest::without_controls();
+            let freed = self
+                .patch(&DAEMON_SET, &key, PatchType::Merge, &patch)
+                .await;
+            if let Err(error) = freed {
+                self.trace
+                    .say(format_args!("   {} was not freed: {error:#}", key.name));
+            }
+            self.perform(&Act::Restart { set }).await;
+        }
     }
 
     async fn patch(

@@ -27,6 +27,12 @@ pub(crate) fn deleted(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String>
     if seen.pods_on(&set.uid, &pod.node).any(is_available) {
         return None;
     }
+    if set.paused && !seen.lately(set.controlled) {
+        return Some(format!(
+            "pod {} of {} on {} was Ready and was deleted, and the rollout is paused",
+            pod.name, set.name, pod.node
+        ));
+    }
     let was_available = pod.is_surely_available(min_ready, now);
     let (most, counts_kept) = match allowed(seen, set) {
         Allowed::Nothing => {
@@ -121,7 +127,7 @@ fn allowed(seen: &Seen, set: &SetSeen) -> Allowed {
 }
 
 /// Whether a node counts: it should run the daemon (or keeps one, `kept`), and was not out of reach before the rollout.
-fn counts(seen: &Seen, set: &SetSeen, node: &NodeSeen, kept: bool) -> bool {
+pub(super) fn counts(seen: &Seen, set: &SetSeen, node: &NodeSeen, kept: bool) -> bool {
     let fit = fit::of(set, node);
     let has_pod = seen.pods_on(&set.uid, &node.name).any(|pod| !pod.is_over());
     let concerned = fit.run || (kept && fit.keep && has_pod);
@@ -134,7 +140,7 @@ fn counts(seen: &Seen, set: &SetSeen, node: &NodeSeen, kept: bool) -> bool {
 }
 
 /// Whether a node is out since so lately, and not by our hand, that it cannot be held against the controller.
-fn unforeseen(seen: &Seen, set: &SetSeen, node: &NodeSeen) -> bool {
+pub(super) fn unforeseen(seen: &Seen, set: &SetSeen, node: &NodeSeen) -> bool {
     let key = (set.uid.clone(), node.name.clone());
     let lost = seen
         .losses

@@ -1,0 +1,67 @@
+//! The blast radius: where a revision that fails stops its rollout, no more nodes than the budget allows run a pod of an
+//! unproven revision that is not available.
+
+use std::collections::BTreeSet;
+
+use super::budget;
+use super::fit;
+use crate::seen::{Manner, Moment, PodSeen, Seen};
+
+/// Judges a pod that was just created. A revision is proven once it was available everywhere; before any is, there is
+/// nothing to go back to, and nothing to judge.
+pub(crate) fn made(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String> {
+    let set = seen.set_of(&pod.owner)?;
+    let of_set = || {
+        seen.revisions
+            .values()
+            .filter(|revision| revision.owner == set.uid)
+    };
+    let unproven = of_set().any(|revision| revision.hash == pod.hash && !revision.proven);
+    let judged = set.guarded
+        && unproven
+        && of_set().any(|revision| revision.proven)
+        && !seen.lately(set.controlled)
+        && !seen.lately(set.changed)
+        && set.before.as_ref().is_none_or(|(_, at)| !seen.lately(*at));
+    if !judged {
+        return None;
+    }
+    let fresh = seen
+        .nodes
+        .values()
+        .filter(|node| seen.lately(node.changed))
+        .count();
+    let desired = seen
+        .nodes
+        .values()
+        .filter(|node| fit::of(set, node).run)
+        .count()
+        + fresh;
+    let most = match &set.manner {
+        Manner::OnDelete => return None,
+        Manner::Replace(share) | Manner::Surge(share) => share.of(desired).max(1),
+    };
+    let suffers = |node: &str| {
+        let mut pods = seen
+            .pods_on(&set.uid, node)
+            .filter(|pod| !pod.is_over() && !pod.terminating);
+        pods.any(|other| other.hash == pod.hash && !other.is_available(set.min_ready_seconds, now))
+    };
+    let out: BTreeSet<&str> = seen
+        .nodes
+        .values()
+        .filter(|node| budget::counts(seen, set, node, true) && suffers(&node.name))
+        .filter(|node| node.name == pod.node || !budget::unforeseen(seen, set, node))
+        .map(|node| node.name.as_str())
+        .collect();
+    (out.len() > most).then(|| {
+        format!(
+            "pod {} of {} on {} makes {} nodes with a pod of the unproven {} that is not available, {most} allowed: {out:?}",
+            pod.name,
+            set.name,
+            pod.node,
+            out.len(),
+            pod.hash
+        )
+    })
+}
