@@ -26,9 +26,9 @@ pub const CLIENT_VALIDITY: Duration = Duration::from_secs(365 * 86_400);
 /// the certificate does not name ask for `muster-server`.
 pub const SERVER_NAMES: [&str; 4] = ["muster-server", "localhost", "127.0.0.1", "::1"];
 
-/// Certificates start this long before they are made (or a tenth of their life, if that is less): a peer whose
-/// clock is a little behind accepts them.
-const BACKDATE: Duration = Duration::from_secs(3600);
+/// Certificates start this long before they are made (or a tenth of their life, if that is less): a peer whose clock is
+/// behind accepts them, also one that takes local time for UTC, or was set back by hours while it ran.
+const BACKDATE: Duration = Duration::from_secs(24 * 3600);
 
 /// Requests are small; a larger text is not read.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
