@@ -7,6 +7,7 @@ use muster_model::kind::NODE;
 use muster_model::object::{NamespacedName, Object};
 use muster_proto::v1::{CoverageRequest, CoverageRow};
 
+use crate::acts::{AGAIN, INSIST};
 use crate::oracle::{fit, rest};
 use crate::scenario::{Mood, Nature};
 use crate::world::{World, answered, equip};
@@ -153,10 +154,14 @@ impl World {
         };
         stuck.iter().for_each(|id| self.end(id));
         for name in std::mem::take(&mut self.wrecks) {
-            let gone = self.delete(&NODE, &NamespacedName::new("", &name)).await;
-            if let Err(error) = gone {
+            let key = NamespacedName::new("", &name);
+            for _ in 0..INSIST {
+                let Err(error) = self.delete(&NODE, &key).await else {
+                    break;
+                };
                 self.trace
                     .say(format_args!("   {name} was not deleted: {error:#}"));
+                tokio::time::sleep(AGAIN).await;
             }
         }
         Ok(())
@@ -185,6 +190,10 @@ impl World {
             }
         }
         missing.truncate(8);
+        // What the cluster itself says to that.
+        for line in self.cluster.report().await.lines() {
+            self.trace.say(line);
+        }
         let fault = format!("not at rest {REST_WITHIN:?} after everything was mended: {missing:?}");
         self.seen.lock().broken(fault);
     }

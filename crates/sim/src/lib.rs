@@ -15,10 +15,12 @@
 //! The same seed gives the same trace, to the letter. The oracles know the rules of the user's book and nothing of the
 //! controller's code. `docs/simulation.md` is the user's page.
 
+mod acts;
 mod farm;
 mod generate;
 mod heal;
 mod manifest;
+mod objects;
 mod oracle;
 mod panics;
 mod play;

@@ -6,172 +6,15 @@ use std::time::Duration;
 
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, EVENT, Kind, NODE, POD};
 use muster_model::reason::annotation;
-use muster_model::time::{Clock, Timestamp};
+use muster_model::time::Clock;
 use muster_server::registry::keys;
 use muster_store::{Op, Revision, Txn};
 use muster_testkit::clock::SteppingClock;
 use serde_json::Value;
 
+use crate::objects::{self, Loss, Moment, NodeSeen, PodSeen, RevisionSeen, SetSeen};
 use crate::oracle;
 use crate::trace::Trace;
-
-/// A moment: by the clock on the wall, and by the one that no step moves.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Moment {
-    pub(crate) wall: Timestamp,
-    pub(crate) mono: Duration,
-}
-
-/// A taint of a node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Taint {
-    pub(crate) key: String,
-    pub(crate) value: String,
-    pub(crate) effect: String,
-}
-
-/// A Node.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NodeSeen {
-    pub(crate) name: String,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) taints: Vec<Taint>,
-    /// Status of the condition Ready.
-    pub(crate) ready: String,
-    /// Since when it is out of reach, by the same clocks.
-    pub(crate) lost: Option<Moment>,
-    /// When labels, taints or reach changed last, or the node came.
-    pub(crate) changed: Duration,
-}
-
-/// A Pod.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct PodSeen {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) node: String,
-    /// Uid of the DaemonSet that controls it.
-    pub(crate) owner: String,
-    pub(crate) hash: String,
-    pub(crate) image: String,
-    pub(crate) phase: String,
-    pub(crate) ready: bool,
-    /// Since when it is Ready: as it says, and as it was seen.
-    pub(crate) ready_since: Option<Timestamp>,
-    pub(crate) ready_seen: Option<Duration>,
-    pub(crate) terminating: bool,
-}
-
-impl PodSeen {
-    /// It has ended.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self.phase.as_str(), "Failed" | "Succeeded")
-    }
-
-    /// It serves, and nobody asked it to go.
-    pub(crate) fn is_serving(&self) -> bool {
-        self.ready && !self.terminating && !self.is_over()
-    }
-
-    /// It has served long enough, by either clock.
-    pub(crate) fn is_available(&self, min_ready_seconds: i64, now: Moment) -> bool {
-        let long = |passed: i64| passed >= min_ready_seconds;
-        let by_wall = self
-            .ready_since
-            .is_some_and(|since| long(now.wall.duration_since(since).as_secs()));
-        let by_mono = self.ready_seen.is_some_and(|since| {
-            long(i64::try_from(now.mono.saturating_sub(since).as_secs()).unwrap_or(i64::MAX))
-        });
-        self.is_serving() && (min_ready_seconds == 0 || by_wall || by_mono)
-    }
-
-    /// The same by both clocks.
-    pub(crate) fn is_surely_available(&self, min_ready_seconds: i64, now: Moment) -> bool {
-        let without = |since_wall: bool| {
-            let mut pod = self.clone();
-            match since_wall {
-                true => pod.ready_since = None,
-                false => pod.ready_seen = None,
-            }
-            pod.is_available(min_ready_seconds, now)
-        };
-        without(true) && without(false)
-    }
-}
-
-/// A share of the nodes, as a manifest says it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Share(pub(crate) Value);
-
-impl Share {
-    /// Of so many nodes, rounded up.
-    pub(crate) fn of(&self, nodes: usize) -> usize {
-        if let Some(count) = self.0.as_u64() {
-            return usize::try_from(count).unwrap_or(usize::MAX);
-        }
-        let percent = self
-            .0
-            .as_str()
-            .and_then(|text| text.strip_suffix('%')?.parse::<usize>().ok());
-        percent.map_or(0, |percent| (nodes * percent).div_ceil(100))
-    }
-}
-
-/// How a DaemonSet's pods are replaced.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Manner {
-    OnDelete,
-    Replace(Share),
-    Surge(Share),
-}
-
-/// A DaemonSet.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SetSeen {
-    pub(crate) name: String,
-    pub(crate) uid: String,
-    pub(crate) generation: i64,
-    pub(crate) terminating: bool,
-    pub(crate) manner: Manner,
-    pub(crate) min_ready_seconds: i64,
-    pub(crate) history_limit: usize,
-    pub(crate) node_selector: BTreeMap<String, String>,
-    pub(crate) tolerations: Vec<Value>,
-    pub(crate) template: Value,
-    pub(crate) status: Value,
-    /// When its spec changed last.
-    pub(crate) changed: Duration,
-    /// When what it should run changed last: its template, or its newest revision.
-    pub(crate) rollout: Moment,
-    /// How pods were replaced before the last change of that, and when it changed.
-    pub(crate) before: Option<(Manner, Duration)>,
-    /// When it last surged.
-    pub(crate) surged: Option<Duration>,
-    /// Its rollouts are paused.
-    pub(crate) paused: bool,
-    /// A revision that fails stops its rollout.
-    pub(crate) guarded: bool,
-    /// When one of the two changed last.
-    pub(crate) controlled: Duration,
-}
-
-/// A ControllerRevision.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RevisionSeen {
-    pub(crate) name: String,
-    pub(crate) owner: String,
-    pub(crate) number: i64,
-    pub(crate) hash: String,
-    /// It was available everywhere once.
-    pub(crate) proven: bool,
-}
-
-/// When a node last lost a pod that served, and whether the controller took it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Loss {
-    pub(crate) at: Duration,
-    pub(crate) ours: bool,
-}
 
 /// Everything seen so far.
 pub(crate) struct Seen {
@@ -292,7 +135,9 @@ impl Seen {
             let tree = value.and_then(|bytes| serde_json::from_slice::<Value>(bytes).ok());
             if *kind == POD {
                 let before = self.pods.remove(&id.name);
-                let after = tree.as_ref().map(|tree| pod(tree, before.as_ref(), now));
+                let after = tree
+                    .as_ref()
+                    .map(|tree| objects::pod(tree, before.as_ref(), now));
                 if let Some(after) = &after {
                     self.pods.insert(id.name.clone(), after.clone());
                     self.ever.insert(after.uid.clone(), after.clone());
@@ -309,9 +154,9 @@ impl Seen {
             {
                 self.trace.say(format_args!(
                     "r{revision} event {} {}: {}",
-                    text(tree, "/reason"),
-                    text(tree, "/involvedObject/name"),
-                    text(tree, "/message"),
+                    objects::text(tree, "/reason"),
+                    objects::text(tree, "/involvedObject/name"),
+                    objects::text(tree, "/message"),
                 ));
             }
         }
@@ -381,7 +226,7 @@ impl Seen {
             self.trace.say(format_args!("node {name} gone"));
             return;
         };
-        let after = node(name, tree, before.as_ref(), now);
+        let after = objects::node(name, tree, before.as_ref(), now);
         if before.as_ref() != Some(&after) {
             let taints: Vec<String> = after
                 .taints
@@ -406,7 +251,7 @@ impl Seen {
             self.trace.say(format_args!("daemonset {name} gone"));
             return;
         };
-        let after = set(name, tree, before.as_ref(), now);
+        let after = objects::set(name, tree, before.as_ref(), now);
         if before.as_ref() != Some(&after) {
             let number = |field: &str| after.status.get(field).and_then(Value::as_i64).unwrap_or(0);
             self.trace.say(format_args!(
@@ -433,13 +278,13 @@ impl Seen {
         };
         let after = RevisionSeen {
             name: name.to_owned(),
-            owner: owner(tree),
+            owner: objects::owner(tree),
             number: tree
                 .pointer("/revision")
                 .and_then(Value::as_i64)
                 .unwrap_or(0),
-            hash: text(tree, "/metadata/labels/controller-revision-hash"),
-            proven: annotation(tree, annotation::AVAILABLE_EVERYWHERE).is_some(),
+            hash: objects::text(tree, "/metadata/labels/controller-revision-hash"),
+            proven: objects::annotation(tree, annotation::AVAILABLE_EVERYWHERE).is_some(),
         };
         if before.as_ref() != Some(&after) {
             let proven = if after.proven { ", proven" } else { "" };
@@ -463,175 +308,4 @@ impl Seen {
             .filter(|revision| revision.owner == owner)
             .max_by_key(|revision| revision.number)
     }
-}
-
-fn text(tree: &Value, pointer: &str) -> String {
-    tree.pointer(pointer)
-        .and_then(Value::as_str)
-        .unwrap_or_default()
-        .to_owned()
-}
-
-fn annotation<'a>(tree: &'a Value, key: &str) -> Option<&'a str> {
-    tree.pointer("/metadata/annotations")?.get(key)?.as_str()
-}
-
-fn owner(tree: &Value) -> String {
-    let owners = tree
-        .pointer("/metadata/ownerReferences")
-        .and_then(Value::as_array);
-    let controller = owners.and_then(|all| all.iter().find(|owner| owner["controller"] == true));
-    controller
-        .and_then(|owner| owner["uid"].as_str())
-        .unwrap_or_default()
-        .to_owned()
-}
-
-fn condition<'a>(tree: &'a Value, type_: &str) -> Option<&'a Value> {
-    tree.pointer("/status/conditions")?
-        .as_array()?
-        .iter()
-        .find(|condition| condition["type"] == type_)
-}
-
-fn time(value: &Value) -> Option<Timestamp> {
-    value.as_str()?.parse().ok()
-}
-
-fn map(tree: &Value, pointer: &str) -> BTreeMap<String, String> {
-    let found = tree.pointer(pointer).and_then(Value::as_object);
-    found
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()))
-        .collect()
-}
-
-fn pod(tree: &Value, before: Option<&PodSeen>, now: Moment) -> PodSeen {
-    let condition = condition(tree, "Ready");
-    let ready = condition.is_some_and(|condition| condition["status"] == "True");
-    let ready_since = condition
-        .filter(|_| ready)
-        .and_then(|condition| time(&condition["lastTransitionTime"]));
-    // Another time than before: it was not Ready in between, though nobody told.
-    let known = before
-        .filter(|pod| pod.ready && pod.ready_since == ready_since)
-        .and_then(|pod| pod.ready_seen);
-    PodSeen {
-        name: text(tree, "/metadata/name"),
-        uid: text(tree, "/metadata/uid"),
-        node: text(tree, "/spec/nodeName"),
-        owner: owner(tree),
-        hash: text(tree, "/metadata/labels/controller-revision-hash"),
-        image: text(tree, "/spec/containers/0/image"),
-        phase: match text(tree, "/status/phase") {
-            phase if phase.is_empty() => "Pending".to_owned(),
-            phase => phase,
-        },
-        ready,
-        ready_since,
-        ready_seen: ready.then(|| known.unwrap_or(now.mono)),
-        terminating: tree.pointer("/metadata/deletionTimestamp").is_some(),
-    }
-}
-
-fn node(name: &str, tree: &Value, before: Option<&NodeSeen>, now: Moment) -> NodeSeen {
-    let taints = tree.pointer("/spec/taints").and_then(Value::as_array);
-    let taints = taints.into_iter().flatten().map(|taint| Taint {
-        key: text(taint, "/key"),
-        value: text(taint, "/value"),
-        effect: text(taint, "/effect"),
-    });
-    let ready = condition(tree, "Ready")
-        .and_then(|condition| condition["status"].as_str())
-        .unwrap_or_default()
-        .to_owned();
-    let mut after = NodeSeen {
-        name: name.to_owned(),
-        labels: map(tree, "/metadata/labels"),
-        taints: taints.collect(),
-        lost: None,
-        changed: now.mono,
-        ready,
-    };
-    let is_lost = after.ready == "Unknown"
-        || after
-            .taints
-            .iter()
-            .any(|taint| taint.key == "node.kubernetes.io/unreachable");
-    if is_lost {
-        after.lost = before.and_then(|node| node.lost).or(Some(now));
-    }
-    if let Some(before) = before
-        && (&before.labels, &before.taints, &before.lost, &before.ready)
-            == (&after.labels, &after.taints, &after.lost, &after.ready)
-    {
-        after.changed = before.changed;
-    }
-    after
-}
-
-fn set(name: &str, tree: &Value, before: Option<&SetSeen>, now: Moment) -> SetSeen {
-    let strategy = tree.pointer("/spec/updateStrategy").unwrap_or(&Value::Null);
-    let share = |field: &str| Share(strategy["rollingUpdate"][field].clone());
-    let manner = match strategy["type"].as_str() {
-        Some("OnDelete") => Manner::OnDelete,
-        _ if share("maxSurge").of(100) > 0 => Manner::Surge(share("maxSurge")),
-        _ => Manner::Replace(share("maxUnavailable")),
-    };
-    let before = before.filter(|before| before.uid == text(tree, "/metadata/uid"));
-    let template = tree.pointer("/spec/template").cloned().unwrap_or_default();
-    let number = |pointer: &str| tree.pointer(pointer).and_then(Value::as_i64);
-    let surges = matches!(manner, Manner::Surge(_));
-    let mut after = SetSeen {
-        name: name.to_owned(),
-        uid: text(tree, "/metadata/uid"),
-        generation: number("/metadata/generation").unwrap_or(0),
-        terminating: tree.pointer("/metadata/deletionTimestamp").is_some(),
-        min_ready_seconds: number("/spec/minReadySeconds").unwrap_or(0),
-        history_limit: number("/spec/revisionHistoryLimit")
-            .and_then(|limit| usize::try_from(limit).ok())
-            .unwrap_or(10),
-        node_selector: map(&template, "/spec/nodeSelector"),
-        tolerations: template
-            .pointer("/spec/tolerations")
-            .and_then(Value::as_array)
-            .cloned()
-            .unwrap_or_default(),
-        status: tree.pointer("/status").cloned().unwrap_or_default(),
-        manner,
-        template,
-        changed: now.mono,
-        rollout: now,
-        before: None,
-        surged: surges.then_some(now.mono),
-        paused: annotation(tree, annotation::PAUSED) == Some("true"),
-        guarded: annotation(tree, annotation::ON_FAILURE).is_some(),
-        controlled: now.mono,
-    };
-    let Some(before) = before else {
-        return after;
-    };
-    if before.template == after.template {
-        after.rollout = before.rollout;
-    }
-    if before.generation == after.generation {
-        after.changed = before.changed;
-    }
-    if (before.paused, before.guarded) == (after.paused, after.guarded) {
-        after.controlled = before.controlled;
-    }
-    after.before.clone_from(&before.before);
-    if before.manner != after.manner {
-        after.before = Some((before.manner.clone(), now.mono));
-    }
-    if let (false, Some(_)) = (surges, before.surged) {
-        let stopped = matches!(before.manner, Manner::Surge(_));
-        after.surged = if stopped {
-            Some(now.mono)
-        } else {
-            before.surged
-        };
-    }
-    after
 }

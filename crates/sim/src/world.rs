@@ -6,23 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use muster_agent::runtime::memory::{Behaviour, Call, ExecAnswer, MemoryEngine, PullScript};
+use muster_agent::runtime::memory::{Behaviour, ExecAnswer, MemoryEngine, PullScript};
 use muster_agent::{DiskWork, Pace, Timing};
-use muster_client::{ClientError, DeleteOptions, PatchType, WriteOptions, Written};
-use muster_model::kind::{DAEMON_SET, Kind, NODE, POD};
-use muster_model::object::NamespacedName;
-use muster_model::reason::annotation;
+use muster_client::ClientError;
+use muster_model::kind::{DAEMON_SET, NODE, POD};
 use muster_model::time::{SignedDuration, Timestamp};
-use muster_proto::v1;
 use muster_testkit::clock::SteppingClock;
 use muster_testkit::{Cluster, ClusterOptions, Gate, NodeOptions, NodeRuntime, StoreMood, Weather};
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 
-use crate::manifest::{self, DEDICATED, NAMESPACE, PROBE, ZONE};
+use crate::manifest::{self, DEDICATED, PROBE, ZONE};
 use crate::oracle::containers::{self, Runs};
-use crate::scenario::{Act, Mood, Nature, NodePlan, Scenario, SetPlan};
-use crate::seen::{PodSeen, Seen};
+use crate::scenario::{Mood, Nature, NodePlan, Scenario, SetPlan};
+use crate::seen::Seen;
 use crate::trace::Trace;
 use crate::watcher::Watcher;
 
@@ -30,8 +26,6 @@ use crate::watcher::Watcher;
 const BEGIN: &str = "2026-03-02T09:00:00Z";
 /// How long a person waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Most machines at once.
-const MOST_NODES: usize = 8;
 /// How long two looks are apart while time passes.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -48,9 +42,9 @@ pub(crate) struct World {
     pub(crate) wrecks: BTreeSet<String>,
     /// Machines whose agent does not run.
     pub(crate) down: BTreeSet<String>,
-    clocks: BTreeMap<String, Arc<SteppingClock>>,
-    plans: Vec<SetPlan>,
-    next_node: usize,
+    pub(crate) clocks: BTreeMap<String, Arc<SteppingClock>>,
+    pub(crate) plans: Vec<SetPlan>,
+    pub(crate) next_node: usize,
     running: BTreeMap<String, Runs>,
     /// Containers that the scenario ended since the last look.
     ended: BTreeSet<String>,
@@ -105,7 +99,7 @@ impl World {
         Ok(world)
     }
 
-    async fn add_node(&mut self, plan: &NodePlan) -> anyhow::Result<()> {
+    pub(crate) async fn add_node(&mut self, plan: &NodePlan) -> anyhow::Result<()> {
         let clock = SteppingClock::new(self.clock_now());
         let engine = MemoryEngine::new(clock.clone());
         for (number, nature) in self.images.iter().enumerate() {
@@ -124,229 +118,16 @@ impl World {
         Ok(())
     }
 
+    /// Sets a clock, within what TLS allows: certificates begin an hour before they are made, and clocks that are further apart
+    /// refuse each other.
+    pub(crate) fn step(clock: &SteppingClock, seconds: i64, most: i64) {
+        let off = clock.off().as_secs();
+        let to = (off + seconds).clamp(-most, most);
+        clock.step(SignedDuration::from_secs(to - off));
+    }
+
     fn clock_now(&self) -> Timestamp {
         self.seen.lock().now().wall
-    }
-
-    /// Does what a step says.
-    pub(crate) async fn perform(&mut self, act: &Act) {
-        self.trace.say(format_args!("-- {act:?}"));
-        let done = match act {
-            Act::Nothing => Ok(()),
-            Act::SetImage { .. }
-            | Act::SetStrategy { .. }
-            | Act::Restart { .. }
-            | Act::Undo { .. }
-            | Act::Pause { .. }
-            | Act::DeletePod { .. }
-            | Act::DeleteSet { .. }
-            | Act::CreateSet { .. } => self.person_on_set(act).await,
-            Act::Label { .. } | Act::Taint { .. } | Act::Cordon { .. } => {
-                self.person_on_node(act).await
-            }
-            Act::AddNode { .. } | Act::RemoveNode { .. } | Act::LoseNode { .. } => {
-                self.machines(act).await
-            }
-            Act::KillServer
-            | Act::StopServer
-            | Act::StartServer
-            | Act::Store { .. }
-            | Act::ClockStep { .. } => self.server(act).await,
-            _ => self.fault_on_node(act).await,
-        };
-        if let Err(error) = done {
-            self.trace.say(format_args!("   not done: {error:#}"));
-        }
-    }
-
-    async fn person_on_set(&mut self, act: &Act) -> anyhow::Result<()> {
-        let set = match act {
-            Act::SetImage { set, .. }
-            | Act::SetStrategy { set, .. }
-            | Act::Restart { set }
-            | Act::Undo { set }
-            | Act::Pause { set, .. }
-            | Act::DeletePod { set, .. }
-            | Act::DeleteSet { set }
-            | Act::CreateSet { set } => *set % self.plans.len(),
-            _ => return Ok(()),
-        };
-        let plan = self.plans[set].clone();
-        let key = NamespacedName::new(NAMESPACE, plan.name);
-        let reference = Some(v1::DaemonSetRef {
-            namespace: NAMESPACE.to_owned(),
-            name: plan.name.to_owned(),
-        });
-        match act {
-            Act::SetImage { image, .. } => {
-                let container = json!({"name": "main", "image": manifest::image(*image)});
-                let patch = json!({"spec": {"template": {"spec": {"containers": [container]}}}});
-                self.patch(&DAEMON_SET, &key, PatchType::Strategic, &patch)
-                    .await
-            }
-            Act::SetStrategy { strategy, .. } => {
-                let patch = json!({"spec": {"updateStrategy": manifest::strategy(*strategy)}});
-                self.patch(&DAEMON_SET, &key, PatchType::Merge, &patch)
-                    .await
-            }
-            Act::Pause { on, .. } => {
-                let value = if *on { json!("true") } else { Value::Null };
-                let patch = json!({"metadata": {"annotations": {annotation::PAUSED: value}}});
-                self.patch(&DAEMON_SET, &key, PatchType::Merge, &patch)
-                    .await
-            }
-            Act::Restart { .. } => {
-                let request = v1::RestartRequest {
-                    daemonset: reference,
-                };
-                let admin = self.cluster.admin();
-                let reply = answered(async {
-                    Ok(admin.daemonsets().restart(admin.request(request)).await)
-                })
-                .await?;
-                reply
-                    .map(drop)
-                    .map_err(|status| admin.fault(&status).into())
-            }
-            Act::Undo { .. } => {
-                let request = v1::UndoRequest {
-                    daemonset: reference,
-                    to_revision: 0,
-                    dry_run: false,
-                };
-                let admin = self.cluster.admin();
-                let reply =
-                    answered(async { Ok(admin.daemonsets().undo(admin.request(request)).await) })
-                        .await?;
-                reply
-                    .map(drop)
-                    .map_err(|status| admin.fault(&status).into())
-            }
-            Act::DeletePod { pod, .. } => {
-                let (name, uid) = {
-                    let seen = self.seen.lock();
-                    let owner = seen
-                        .sets
-                        .get(plan.name)
-                        .context("no such DaemonSet")?
-                        .uid
-                        .clone();
-                    let pods: Vec<&PodSeen> = seen
-                        .pods
-                        .values()
-                        .filter(|pod| pod.owner == owner)
-                        .collect();
-                    let chosen = pick(&pods, *pod).context("no pod")?;
-                    (chosen.name.clone(), chosen.uid.clone())
-                };
-                self.trace.say(format_args!("   pod {name}"));
-                self.seen.lock().by_hand.insert(uid);
-                self.delete(&POD, &NamespacedName::new(NAMESPACE, name))
-                    .await
-            }
-            Act::DeleteSet { .. } => self.delete(&DAEMON_SET, &key).await,
-            _ => {
-                let made = manifest::daemon_set(&plan, 0);
-                let written = answered(self.cluster.resources().create(
-                    &DAEMON_SET,
-                    &made,
-                    &WriteOptions::default(),
-                ))
-                .await?;
-                self.acknowledged(&DAEMON_SET, &written);
-                Ok(())
-            }
-        }
-    }
-
-    async fn person_on_node(&mut self, act: &Act) -> anyhow::Result<()> {
-        let (Act::Label { node, .. } | Act::Taint { node, .. } | Act::Cordon { node, .. }) = act
-        else {
-            return Ok(());
-        };
-        let name = self.node(*node)?;
-        let key = NamespacedName::new("", &name);
-        let patch = match act {
-            Act::Label { zone, .. } => json!({"metadata": {"labels": {ZONE: zone}}}),
-            Act::Cordon { on, .. } => json!({"spec": {"unschedulable": on}}),
-            Act::Taint { effect, .. } => {
-                let resources = self.cluster.resources();
-                let found = answered(resources.get(&NODE, &key)).await?;
-                let mut taints = found
-                    .at("/spec/taints")
-                    .and_then(Value::as_array)
-                    .cloned()
-                    .unwrap_or_default();
-                taints.retain(|taint| taint["key"] != DEDICATED);
-                taints.extend(
-                    effect
-                        .map(|effect| json!({"key": DEDICATED, "value": "yes", "effect": effect})),
-                );
-                json!({
-                    "metadata": {"resourceVersion": found.resource_version()},
-                    "spec": {"taints": taints},
-                })
-            }
-            _ => return Ok(()),
-        };
-        self.patch(&NODE, &key, PatchType::Merge, &patch).await
-    }
-
-    async fn machines(&mut self, act: &Act) -> anyhow::Result<()> {
-        match act {
-            Act::AddNode { zone, dedicated } => {
-                anyhow::ensure!(self.engines.len() < MOST_NODES, "there are enough machines");
-                let name = format!("n{}", self.next_node);
-                self.next_node += 1;
-                let plan = NodePlan {
-                    name,
-                    zone,
-                    dedicated: *dedicated,
-                };
-                self.add_node(&plan).await
-            }
-            Act::RemoveNode { node } => {
-                anyhow::ensure!(self.engines.len() > 1, "it is the last machine");
-                let name = self.node(*node)?;
-                self.wreck(&name).await?;
-                self.delete(&NODE, &NamespacedName::new("", &name)).await?;
-                self.wrecks.remove(&name);
-                Ok(())
-            }
-            Act::LoseNode { node } => {
-                anyhow::ensure!(self.engines.len() > 1, "it is the last machine");
-                let name = self.node(*node)?;
-                self.wreck(&name).await
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// A machine is gone, with all that ran on it.
-    async fn wreck(&mut self, name: &str) -> anyhow::Result<()> {
-        self.cluster.lose_node(name).await?;
-        self.ended_on(name);
-        self.engines.remove(name);
-        self.clocks.remove(name);
-        self.down.remove(name);
-        self.wrecks.insert(name.to_owned());
-        Ok(())
-    }
-
-    async fn server(&mut self, act: &Act) -> anyhow::Result<()> {
-        match act {
-            Act::KillServer => self.cluster.kill_server().await,
-            Act::StopServer => self.cluster.stop_server().await,
-            Act::StartServer => self.cluster.start_server().await?,
-            Act::Store { mood } => self.store(*mood),
-            Act::ClockStep { seconds } => {
-                let by = SignedDuration::from_secs(*seconds);
-                self.clock.step(by);
-                self.clocks.values().for_each(|clock| clock.step(by));
-            }
-            _ => {}
-        }
-        Ok(())
     }
 
     pub(crate) fn store(&self, mood: Mood) {
@@ -362,84 +143,6 @@ impl World {
         self.cluster.store_control().set_mood(mood);
     }
 
-    async fn fault_on_node(&mut self, act: &Act) -> anyhow::Result<()> {
-        match act {
-            Act::Crash { container } => {
-                let running = containers::running(self.engines.values());
-                let ids: Vec<&String> = running.keys().collect();
-                let id = pick(&ids, *container).context("nothing runs")?.to_string();
-                self.trace
-                    .say(format_args!("   {}", self.pod_name(&running[&id].pod)));
-                self.end(&id);
-                return Ok(());
-            }
-            Act::PartitionAll => self.cluster.partition_all(),
-            Act::HealAll => self.calm(),
-            _ => {}
-        }
-        let node = match act {
-            Act::SlowStart { node, .. }
-            | Act::EngineRestart { node }
-            | Act::KillAgent { node }
-            | Act::StartAgent { node }
-            | Act::RestartAgent { node }
-            | Act::StopAgent { node }
-            | Act::Reboot { node }
-            | Act::Partition { node }
-            | Act::Heal { node }
-            | Act::Delay { node, .. }
-            | Act::Stall { node }
-            | Act::Skew { node, .. } => self.node(*node)?,
-            _ => return Ok(()),
-        };
-        self.trace.say(format_args!("   {node}"));
-        let gate = Arc::clone(self.cluster.gate(&node)?);
-        match act {
-            Act::SlowStart { by, .. } => {
-                for call in [Call::Start, Call::Pull, Call::RunSandbox] {
-                    self.engines[&node].delay_calls(&node, call, *by);
-                }
-            }
-            Act::EngineRestart { .. } => {
-                self.ended_on(&node);
-                self.engines[&node].restart();
-            }
-            Act::KillAgent { .. } => {
-                self.cluster.kill_node(&node).await?;
-                self.down.insert(node);
-            }
-            Act::StopAgent { .. } => {
-                self.cluster.stop_node(&node).await?;
-                self.down.insert(node);
-            }
-            Act::StartAgent { .. } if self.down.contains(&node) => {
-                self.cluster.restart_node(&node).await?;
-                self.down.remove(&node);
-            }
-            Act::RestartAgent { .. } => {
-                self.cluster.restart_node(&node).await?;
-                self.down.remove(&node);
-            }
-            Act::Reboot { .. } => {
-                self.ended_on(&node);
-                self.cluster.reboot_node(&node).await?;
-                self.down.remove(&node);
-            }
-            Act::Partition { .. } => gate.close(),
-            Act::Heal { .. } => {
-                gate.open();
-                gate.set_weather(Weather::Clear);
-            }
-            Act::Delay { most, .. } => gate.set_weather(Weather::Slow(*most / 10, *most)),
-            Act::Stall { .. } => gate.set_weather(Weather::Still),
-            Act::Skew { seconds, .. } => {
-                self.clocks[&node].step(SignedDuration::from_secs(*seconds));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
     /// Every link is whole, and quick.
     pub(crate) fn calm(&self) {
         self.cluster.heal_all();
@@ -450,7 +153,7 @@ impl World {
         }
     }
 
-    fn node(&self, number: usize) -> anyhow::Result<String> {
+    pub(crate) fn node(&self, number: usize) -> anyhow::Result<String> {
         let names: Vec<&String> = self.engines.keys().collect();
         Ok(pick(&names, number).context("no machine")?.to_string())
     }
@@ -467,72 +170,16 @@ impl World {
     }
 
     /// All containers of a node have a reason to end.
-    fn ended_on(&mut self, node: &str) {
+    pub(crate) fn ended_on(&mut self, node: &str) {
         let running = containers::running(self.engines.get(node).into_iter());
         self.ended.extend(running.into_keys());
     }
 
-    fn pod_name(&self, uid: &str) -> String {
+    pub(crate) fn pod_name(&self, uid: &str) -> String {
         let seen = self.seen.lock();
         seen.ever
             .get(uid)
             .map_or_else(|| uid.to_owned(), |pod| pod.name.clone())
-    }
-
-    /// Every DaemonSet rolls as in Kubernetes from here on, from a new revision.
-    pub(crate) async fn free_rollouts(&mut self) {
-        for set in 0..self.plans.len() {
-            let key = NamespacedName::new(NAMESPACE, self.plans[set].name);
-            let patch = manifest::without_controls();
-            let freed = self
-                .patch(&DAEMON_SET, &key, PatchType::Merge, &patch)
-                .await;
-            if let Err(error) = freed {
-                self.trace
-                    .say(format_args!("   {} was not freed: {error:#}", key.name));
-            }
-            self.perform(&Act::Restart { set }).await;
-        }
-    }
-
-    async fn patch(
-        &self,
-        kind: &'static Kind,
-        key: &NamespacedName,
-        type_: PatchType,
-        patch: &Value,
-    ) -> anyhow::Result<()> {
-        let bytes = patch.to_string().into_bytes();
-        let resources = self.cluster.resources();
-        let options = WriteOptions::default();
-        let written = answered(resources.patch(kind, key, type_, &bytes, &options)).await?;
-        self.acknowledged(kind, &written);
-        Ok(())
-    }
-
-    pub(crate) async fn delete(
-        &self,
-        kind: &'static Kind,
-        key: &NamespacedName,
-    ) -> anyhow::Result<()> {
-        let resources = self.cluster.resources();
-        answered(resources.delete(kind, key, &DeleteOptions::default())).await?;
-        Ok(())
-    }
-
-    /// Invariant 3: what was acknowledged is in the store.
-    fn acknowledged(&self, kind: &'static Kind, written: &Written) {
-        let object = &written.object;
-        let mut seen = self.seen.lock();
-        if !seen.was_written(kind, object.name(), object.resource_version()) {
-            let fault = format!(
-                "the write of {} {} was acknowledged as {} and is not in the store",
-                kind.singular,
-                object.name(),
-                object.resource_version()
-            );
-            seen.broken(fault);
-        }
     }
 
     /// Lets time pass, looking all the while.
@@ -590,7 +237,7 @@ pub(crate) async fn answered<T>(
     }
 }
 
-fn pick<T>(list: &[T], number: usize) -> Option<&T> {
+pub(crate) fn pick<T>(list: &[T], number: usize) -> Option<&T> {
     list.get(number.checked_rem(list.len())?)
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 use super::budget;
 use super::fit;
-use crate::seen::{Manner, Moment, PodSeen, Seen};
+use crate::objects::{Manner, Moment, PodSeen};
+use crate::seen::Seen;
 
 /// Judges a pod that was just created. A revision is proven once it was available everywhere; before any is, there is
 /// nothing to go back to, and nothing to judge.

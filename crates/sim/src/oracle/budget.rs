@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 
 use super::fit;
-use crate::seen::{Manner, Moment, NodeSeen, PodSeen, Seen, SetSeen};
+use crate::objects::{Manner, Moment, NodeSeen, PodSeen, SetSeen};
+use crate::seen::Seen;
 
 /// Judges the deletion of `pod`, given as it was before; `seen` is after.
 pub(crate) fn deleted(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String> {

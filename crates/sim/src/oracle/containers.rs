@@ -57,7 +57,7 @@ pub(crate) fn crowded(seen: &Seen, running: &BTreeMap<String, Runs>) -> Vec<Stri
         let surged = seen.set_of(owner).and_then(|set| set.surged);
         let now = seen.now().mono;
         match seen.set_of(owner) {
-            Some(set) if matches!(set.manner, crate::seen::Manner::Surge(_)) => 2,
+            Some(set) if matches!(set.manner, crate::objects::Manner::Surge(_)) => 2,
             Some(_) if surged.is_none_or(|at| now.saturating_sub(at) > SURGE_LEAVES) => 1,
             _ => 2,
         }

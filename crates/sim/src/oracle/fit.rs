@@ -1,6 +1,6 @@
 //! Which nodes a DaemonSet is meant for.
 
-use crate::seen::{NodeSeen, SetSeen, Taint};
+use crate::objects::{NodeSeen, SetSeen, Taint};
 
 /// What a node is to a DaemonSet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Invariant 1 on the objects: one live pod of a DaemonSet per node, two while surging.
 
-use crate::seen::{Manner, PodSeen, Seen};
+use crate::objects::{Manner, PodSeen};
+use crate::seen::Seen;
 
 /// Judges a pod that was just created. A pod counts until it is over: one that is still stopping has, or may have,
 /// containers on its node.

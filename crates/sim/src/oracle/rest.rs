@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::containers::Runs;
 use super::fit;
-use crate::seen::{Manner, Moment, PodSeen, Seen, SetSeen};
+use crate::objects::{Manner, Moment, PodSeen, SetSeen};
+use crate::seen::Seen;
 
 /// Everything that is not as it must be once nothing is broken any more; empty: at rest.
 pub(crate) fn missing(seen: &Seen, running: &BTreeMap<String, Runs>, now: Moment) -> Vec<String> {
