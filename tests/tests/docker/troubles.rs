@@ -147,7 +147,13 @@ async fn na_070_an_image_that_no_registry_has_is_waited_for() {
     assert!(why.contains("connection refused"), "{why}");
     images::ensure_images(&image.engine, &[name]).await.unwrap();
     fleet.until_pod("p", is_ready).await;
-    let pulled = fleet.events("p", "Pulled").await;
+    // Events are told together, a little after what others act on.
+    let pulled = fleet
+        .eventually("the image's event is told", || async {
+            let told = fleet.events("p", "Pulled").await;
+            (!told.is_empty()).then_some(told)
+        })
+        .await;
     assert_eq!(
         pulled,
         [format!(
