@@ -1,5 +1,5 @@
 //! The blast radius: where a revision that fails stops its rollout, no more nodes than the budget allows run a pod of an
-//! unproven revision that is not available.
+//! unproven revision that is not available. Nodes out of reach should not run the daemon, and are not among them.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ pub(crate) fn made(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String> {
     let out: BTreeSet<&str> = seen
         .nodes
         .values()
-        .filter(|node| budget::counts(seen, set, node, true) && suffers(&node.name))
+        .filter(|node| budget::counts(seen, set, node, false) && suffers(&node.name))
         .filter(|node| node.name == pod.node || !budget::unforeseen(seen, set, node))
         .map(|node| node.name.as_str())
         .collect();
