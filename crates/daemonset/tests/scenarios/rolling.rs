@@ -208,6 +208,19 @@ fn ds_074_a_node_that_may_only_keep_its_pod_loses_it_in_its_turn() {
 }
 
 #[test]
+fn where_nothing_is_desired_a_share_of_nothing_gives_no_turn() {
+    let mut world = running(2, json!("50%"));
+    for node in ["n0", "n1"] {
+        world.taint(node, &["k=v:NoSchedule"]);
+    }
+    world.set_image("img:2");
+    assert_eq!(world.syncs(2), [(0, 0), (0, 0)]);
+    assert_eq!(world.stat("desiredNumberScheduled"), 0);
+    world.set_budget(json!(1), json!(0));
+    assert_eq!(world.syncs(2), [(0, 1), (0, 1)]);
+}
+
+#[test]
 fn ds_075_excess_pods_count_as_one_that_is_out() {
     let mut world = running(5, json!(1));
     world.set_image("img:2");
