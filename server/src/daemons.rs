@@ -83,6 +83,11 @@ impl DaemonView {
 
     /// Every node's row, in order of names; nodes that are gone and still have pods come with them.
     pub(crate) fn rows(&self, cache: &Cache, troubles: &Troubles) -> Vec<Row> {
+        self.course(cache, troubles).0
+    }
+
+    /// Every node's row, and where the rollout stands by them.
+    pub(crate) fn course(&self, cache: &Cache, troubles: &Troubles) -> (Vec<Row>, Stand) {
         let known = troubles.known();
         let mut rows = BTreeMap::new();
         let mut warnings = Warnings::default();
@@ -119,12 +124,12 @@ impl DaemonView {
                 rows.insert(node.clone(), self.row(node.clone(), placement, pods));
             }
         }
-        self.tell_holds(&mut rows);
-        rows.into_values().collect()
+        let stand = self.tell_holds(&mut rows);
+        (rows.into_values().collect(), stand)
     }
 
-    /// Says what old pods wait for.
-    fn tell_holds(&self, rows: &mut BTreeMap<NodeName, Row>) {
+    /// Says what old pods wait for, node by node and as a whole.
+    fn tell_holds(&self, rows: &mut BTreeMap<NodeName, Row>) -> Stand {
         let all = rows.iter();
         let placements: Placements = all
             .map(|(node, row)| (node.clone(), row.placement.clone()))
@@ -141,6 +146,15 @@ impl DaemonView {
             {
                 *hold = found;
             }
+        }
+        let (wave, waves) = release
+            .wave()
+            .unwrap_or((0, self.facts.control.waves.len()));
+        let hold = release.hold().filter(|_| placements.tally().with_old > 0);
+        Stand {
+            wave,
+            waves,
+            hold: hold.map(|hold| hold.to_string()).unwrap_or_default(),
         }
     }
 
@@ -188,26 +202,6 @@ pub(crate) struct Stand {
     pub(crate) waves: usize,
     /// In words; empty: nothing.
     pub(crate) hold: String,
-}
-
-impl DaemonView {
-    /// Where the rollout stands, by these rows.
-    pub(crate) fn stand(&self, rows: &[Row]) -> Stand {
-        let placements: Placements = rows
-            .iter()
-            .map(|row| (row.node.clone(), row.placement.clone()))
-            .collect();
-        let release = Release::of(&self.facts, &placements, self.now);
-        let (wave, waves) = release
-            .wave()
-            .unwrap_or((0, self.facts.control.waves.len()));
-        let hold = release.hold().filter(|_| placements.tally().with_old > 0);
-        Stand {
-            wave,
-            waves,
-            hold: hold.map(|hold| hold.to_string()).unwrap_or_default(),
-        }
-    }
 }
 
 /// Why nothing is Ready on a node whose agent says that it is not.

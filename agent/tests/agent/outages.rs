@@ -5,7 +5,7 @@ use std::time::Duration;
 use muster_agent::runtime::ContainerState;
 use serde_json::json;
 
-use crate::support::{self, container, pod, pod_with};
+use crate::support::{self, Node, container, pod, pod_with};
 use crate::{reasons, running};
 
 #[tokio::test(start_paused = true)]
@@ -63,8 +63,8 @@ async fn na_096_pods_come_back_from_the_checkpoint_after_a_reboot_without_a_serv
     node.server.until("it is told", counted).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn na_098_a_server_that_knows_nothing_is_asked_twice() {
+/// A node that runs a pod and has just registered with another cluster, which has none.
+async fn beside_a_server_that_knows_nothing() -> Node {
     let mut node = running();
     let uid = node.server.put_pod(pod("p"));
     node.server.until_running(&uid).await;
@@ -78,6 +78,12 @@ async fn na_098_a_server_that_knows_nothing_is_asked_twice() {
     node.server
         .until("it registers", |state| state.registrations == 2)
         .await;
+    node
+}
+
+#[tokio::test(start_paused = true)]
+async fn na_098_a_server_that_knows_nothing_is_asked_twice() {
+    let node = beside_a_server_that_knows_nothing().await;
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(node.containers().len(), 2);
     let gone = |_: &support::State| node.containers().is_empty();
@@ -115,19 +121,7 @@ async fn na_099_an_engine_that_stops_makes_the_node_not_ready_and_no_crash_loop(
 
 #[tokio::test(start_paused = true)]
 async fn na_098_a_doubt_outlives_the_connection() {
-    let mut node = running();
-    let uid = node.server.put_pod(pod("p"));
-    node.server.until_running(&uid).await;
-    node.stop().await;
-    {
-        let mut state = node.server.state();
-        state.cluster_id = "cluster-2".into();
-        state.pods.clear();
-    }
-    node.start();
-    node.server
-        .until("it registers", |state| state.registrations == 2)
-        .await;
+    let node = beside_a_server_that_knows_nothing().await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     node.server.go_down();
     tokio::time::sleep(Duration::from_secs(10)).await;

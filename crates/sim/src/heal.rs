@@ -113,15 +113,7 @@ impl World {
     pub(crate) async fn mend(&mut self) -> anyhow::Result<()> {
         self.trace.say("-- everything is mended");
         self.store(Mood::Fine);
-        self.seen.lock().slack = Duration::from_secs(1);
         self.calm();
-        if !self.cluster.has_server() {
-            self.cluster.start_server().await?;
-        }
-        for name in std::mem::take(&mut self.down) {
-            self.cluster.restart_node(&name).await?;
-        }
-        self.free_rollouts().await;
         let never_ready: Vec<usize> = (0..self.images.len())
             .filter(|number| self.images[*number] == Nature::NeverReady)
             .collect();
@@ -137,7 +129,32 @@ impl World {
                 engine.delay_calls(name, call, Duration::ZERO);
             }
         }
-        // What runs goes on as it was made: those that would never be ready are restarted.
+        if !self.cluster.has_server() {
+            self.cluster.start_server().await?;
+        }
+        for name in std::mem::take(&mut self.down) {
+            self.cluster.restart_node(&name).await?;
+        }
+        self.free_rollouts().await;
+        for name in std::mem::take(&mut self.wrecks) {
+            let key = NamespacedName::new("", &name);
+            for _ in 0..INSIST {
+                let Err(error) = self.delete(&NODE, &key).await else {
+                    break;
+                };
+                self.trace
+                    .say(format_args!("   {name} was not deleted: {error:#}"));
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+        self.pass(LOOK_EVERY).await;
+        self.seen.lock().slack = Duration::from_secs(1);
+        self.end_stuck(&never_ready);
+        Ok(())
+    }
+
+    /// What runs goes on as it was made: containers of images that used never to be ready are restarted.
+    fn end_stuck(&mut self, never_ready: &[usize]) {
         let stuck: Vec<String> = {
             let seen = self.seen.lock();
             let is_stuck = |pod: &str| {
@@ -153,18 +170,6 @@ impl World {
             running.map(|(id, _)| id.clone()).collect()
         };
         stuck.iter().for_each(|id| self.end(id));
-        for name in std::mem::take(&mut self.wrecks) {
-            let key = NamespacedName::new("", &name);
-            for _ in 0..INSIST {
-                let Err(error) = self.delete(&NODE, &key).await else {
-                    break;
-                };
-                self.trace
-                    .say(format_args!("   {name} was not deleted: {error:#}"));
-                tokio::time::sleep(AGAIN).await;
-            }
-        }
-        Ok(())
     }
 
     /// Waits until the cluster is at rest as it should be.

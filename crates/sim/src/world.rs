@@ -138,8 +138,8 @@ impl World {
             Mood::Lying => (StoreMood::Lying, Duration::ZERO),
         };
         let mut seen = self.seen.lock();
-        // What was decided before stays under way for a while.
-        seen.slack = seen.slack.max(Duration::from_secs(1) + slow);
+        // What was decided before stays under way for a while: it waits for the commit before its own.
+        seen.slack = seen.slack.max(Duration::from_secs(1) + 2 * slow);
         self.cluster.store_control().set_mood(mood);
     }
 

@@ -147,8 +147,8 @@ impl Rollout {
             (Vec::new(), Stand::default())
         } else {
             let view = DaemonView::of(cache, &stored, self.registry.now())?;
-            let rows = view.rows(cache, &self.troubles);
-            (DaemonView::waiting(&rows), view.stand(&rows))
+            let (rows, stand) = view.course(cache, &self.troubles);
+            (DaemonView::waiting(&rows), stand)
         };
         let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
         Ok(v1::RolloutStatusReply {

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use super::budget;
-use super::fit;
 use crate::objects::{Manner, Moment, PodSeen};
 use crate::seen::Seen;
 
@@ -27,17 +26,7 @@ pub(crate) fn made(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String> {
     if !judged {
         return None;
     }
-    let fresh = seen
-        .nodes
-        .values()
-        .filter(|node| seen.lately(node.changed))
-        .count();
-    let desired = seen
-        .nodes
-        .values()
-        .filter(|node| fit::of(set, node).run)
-        .count()
-        + fresh;
+    let desired = budget::most_desired(seen, set);
     let most = match &set.manner {
         Manner::OnDelete => return None,
         Manner::Replace(share) | Manner::Surge(share) => share.of(desired).max(1),

@@ -23,9 +23,13 @@ pub(crate) fn deleted(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String>
         return None;
     }
     let min_ready = set.min_ready_seconds;
-    let is_available = |pod: &PodSeen| pod.is_available(min_ready, now);
-    // Somebody else serves there: the node is not out.
-    if seen.pods_on(&set.uid, &pod.node).any(is_available) {
+    let was_available = pod.is_surely_available(min_ready, now);
+    let is_as_good = |other: &PodSeen| match was_available {
+        true => other.is_available(min_ready, now),
+        false => other.is_serving(),
+    };
+    // Another pod serves there as well: the node is not out.
+    if seen.pods_on(&set.uid, &pod.node).any(is_as_good) {
         return None;
     }
     if set.paused && !seen.lately(set.controlled) {
@@ -34,7 +38,6 @@ pub(crate) fn deleted(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String>
             pod.name, set.name, pod.node
         ));
     }
-    let was_available = pod.is_surely_available(min_ready, now);
     let (most, counts_kept) = match allowed(seen, set) {
         Allowed::Nothing => {
             return Some(format!(
@@ -53,13 +56,7 @@ pub(crate) fn deleted(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String>
         .nodes
         .values()
         .filter(|other| counts(seen, set, other, counts_kept))
-        .filter(|other| {
-            let mut pods = seen.pods_on(&set.uid, &other.name);
-            match was_available {
-                true => !pods.any(is_available),
-                false => !pods.any(PodSeen::is_serving),
-            }
-        })
+        .filter(|other| !seen.pods_on(&set.uid, &other.name).any(is_as_good))
         .filter(|other| other.name == pod.node || !unforeseen(seen, set, other))
         .map(|other| other.name.as_str())
         .collect();
@@ -91,17 +88,7 @@ enum Allowed {
 }
 
 fn allowed(seen: &Seen, set: &SetSeen) -> Allowed {
-    let fresh = seen
-        .nodes
-        .values()
-        .filter(|node| seen.lately(node.changed))
-        .count();
-    let desired = seen
-        .nodes
-        .values()
-        .filter(|node| fit::of(set, node).run)
-        .count()
-        + fresh;
+    let desired = most_desired(seen, set);
     let former = set
         .before
         .as_ref()
@@ -125,6 +112,15 @@ fn allowed(seen: &Seen, set: &SetSeen) -> Allowed {
         },
         _ => Allowed::Unknown,
     }
+}
+
+/// The nodes that should run the daemon, and those that changed so lately that the controller may still count them.
+pub(super) fn most_desired(seen: &Seen, set: &SetSeen) -> usize {
+    let count = |counts: &dyn Fn(&NodeSeen) -> bool| {
+        let nodes = seen.nodes.values();
+        nodes.filter(|node| counts(node)).count()
+    };
+    count(&|node| fit::of(set, node).run) + count(&|node| seen.lately(node.changed))
 }
 
 /// Whether a node counts: it should run the daemon (or keeps one, `kept`), and was not out of reach before the rollout.

@@ -32,11 +32,12 @@ impl Inner {
         for note in &work.plan.events {
             self.tell(daemon, note);
         }
-        let mut outcome = Outcome {
-            failed: self.steer(&work).await.err(),
-            ..Outcome::default()
-        };
+        let mut outcome = Outcome::default();
+        // First of all: no deletion may rest on facts that are older than they have to be.
         self.create_and_delete(&work, &mut outcome).await;
+        if let Err(error) = self.steer(&work).await {
+            outcome.failed.get_or_insert(error);
+        }
         if !work.plan.creates.is_empty()
             && let Some(set) = self.state.lock().index.sets.get_mut(&work.facts.id)
         {
@@ -53,7 +54,7 @@ impl Inner {
         }
     }
 
-    /// Creations in batches that grow as long as none fails; the deletions travel with the last one.
+    /// Creations in batches that grow as long as none fails; the deletions travel with the first one.
     async fn create_and_delete(&self, work: &Work, outcome: &mut Outcome) {
         let create = |create: &muster_daemonset::plan::Create| {
             Write::create(&POD, pod_for(&work.facts, &create.node, create.from))
@@ -66,16 +67,12 @@ impl Inner {
         };
         let mut creates = creates.into_iter();
         let mut deletes: &[Delete] = &work.plan.deletes;
-        for (index, size) in sizes.iter().enumerate() {
-            let batch: Vec<Write> = creates.by_ref().take(*size).collect();
-            let with_deletes = if index + 1 == sizes.len() {
-                std::mem::take(&mut deletes)
-            } else {
-                &[]
-            };
-            self.one_commit(work, batch, with_deletes, outcome).await;
+        for size in sizes {
+            let batch: Vec<Write> = creates.by_ref().take(size).collect();
+            self.one_commit(work, batch, std::mem::take(&mut deletes), outcome)
+                .await;
             if outcome.stop_creating {
-                break;
+                return;
             }
         }
         if !deletes.is_empty() {
