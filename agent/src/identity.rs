@@ -185,7 +185,7 @@ impl ServerConnector {
     /// Past two thirds of the certificate's life.
     fn is_old(&self, credentials: &NodeCredentials) -> bool {
         muster_pki::identity::identity_of_pem(&credentials.cert_pem).is_ok_and(|peer| {
-            self.clock.now() >= muster_pki::identity::renew_at(peer.not_before, peer.not_after, 0.0)
+            self.clock.now() >= muster_pki::identity::renew_at(peer.issued_at, peer.not_after, 0.0)
         })
     }
 

@@ -16,7 +16,7 @@ use muster_model::kind::{CONTROLLER_REVISION, EVENT, NODE, POD};
 use muster_model::object::Object;
 use muster_model::pod_status::Availability;
 use muster_model::reason::condition;
-use muster_model::time::{Timestamp, parse, to_seconds_text};
+use muster_model::time::{Moment, Timestamp, parse, to_seconds_text};
 
 use crate::cache::{Cache, Stored};
 use crate::controllers::Troubles;
@@ -28,7 +28,7 @@ pub(crate) struct DaemonView {
     /// Oldest number first.
     pub(crate) history: Vec<(RevisionFacts, Arc<Stored>)>,
     pods: BTreeMap<NodeName, Vec<PodFacts>>,
-    now: Timestamp,
+    now: Moment,
 }
 
 /// One node's row.
@@ -43,7 +43,7 @@ pub(crate) struct Row {
 
 impl DaemonView {
     /// Looks at a stored DaemonSet.
-    pub(crate) fn of(cache: &Cache, stored: &Stored, now: Timestamp) -> Result<Self, ApiError> {
+    pub(crate) fn of(cache: &Cache, stored: &Stored, now: Moment) -> Result<Self, ApiError> {
         let typed = stored
             .typed::<DaemonSet>()
             .map_err(|error| ApiError::internal(error.to_string()))?;
@@ -98,10 +98,10 @@ impl DaemonView {
             let node = NodeFacts::from_typed(&typed);
             let pods = self.pods.get(&node.name).map_or(&[][..], Vec::as_slice);
             let retry_at = known.backoff.retry_at(&self.facts, &node.name, self.now);
-            let placement = place(&self.facts, &node, pods, retry_at, self.now);
+            let placement = place(&self.facts, &node, pods, retry_at, self.now.wall);
             let gap = placement
                 .is_gap()
-                .then(|| known.gap_since(&self.facts, &node, pods, self.now));
+                .then(|| known.gap_since(&self.facts, &node, pods, self.now.wall));
             let mut row = self.row(node.name, placement, pods);
             row.uncovered_since = gap;
             match &mut row.placement.verdict {
@@ -134,7 +134,7 @@ impl DaemonView {
         let placements: Placements = all
             .map(|(node, row)| (node.clone(), row.placement.clone()))
             .collect();
-        let release = Release::of(&self.facts, &placements, self.now);
+        let release = Release::of(&self.facts, &placements, self.now.wall);
         for row in rows.values_mut() {
             let found = match row.placement.verdict {
                 Verdict::Outdated { .. } => release.hold_of(&placements, &row.placement),
@@ -182,7 +182,7 @@ impl DaemonView {
 
     /// Whether a pod counts as available now.
     pub(crate) fn is_available(&self, pod: &PodFacts) -> bool {
-        pod.availability(&self.facts.rules, self.now) == Availability::Available
+        pod.availability(&self.facts.rules, self.now.wall) == Availability::Available
     }
 
     /// The nodes that a rollout still waits for, and why.

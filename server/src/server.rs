@@ -252,7 +252,7 @@ async fn renew(
             () = tokio::time::sleep(RENEW_EVERY) => {}
         }
         let due = match identity::identity_of_pem(&current.cert_pem) {
-            Ok(peer) => identity::renew_at(peer.not_before, peer.not_after, 0.5) <= clock.now(),
+            Ok(peer) => identity::renew_at(peer.issued_at, peer.not_after, 0.5) <= clock.now(),
             Err(_) => true,
         };
         if !due {

@@ -1,18 +1,19 @@
 //! When a failed pod may be replaced: a growing wait per DaemonSet, generation and node
-//! (spec/daemonset.md 10.3). Pure state; the time comes in.
+//! (spec/daemonset.md 10.3). Pure state; the time comes in, by the clock that no step moves.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use muster_model::time::Timestamp;
+use muster_model::time::{Moment, Timestamp};
 
 use crate::facts::{DaemonFacts, NodeName};
 
-/// The wait after the first failure, in seconds; each further one doubles it.
-pub const FIRST_WAIT_SECONDS: i64 = 1;
+/// The wait after the first failure; each further one doubles it.
+pub const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait.
-pub const LONGEST_WAIT_SECONDS: i64 = 900;
+pub const LONGEST_WAIT: Duration = Duration::from_secs(900);
 /// An entry that was not touched for longer than this starts over.
-pub const FORGOTTEN_AFTER_SECONDS: i64 = 2 * LONGEST_WAIT_SECONDS;
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(2 * LONGEST_WAIT.as_secs());
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
@@ -23,15 +24,15 @@ struct Key {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
-    wait_seconds: i64,
-    deleted_at: Timestamp,
+    wait: Duration,
+    deleted_at: Duration,
     /// The rest of the wait is waived; the next failure waits longer all the same.
     waived: bool,
 }
 
 impl Entry {
-    fn is_forgotten(self, now: Timestamp) -> bool {
-        now > later(self.deleted_at, FORGOTTEN_AFTER_SECONDS)
+    fn is_forgotten(self, now: Duration) -> bool {
+        now > self.deleted_at + FORGOTTEN_AFTER
     }
 }
 
@@ -52,16 +53,17 @@ impl Backoff {
         &self,
         daemon: &DaemonFacts,
         node: &NodeName,
-        now: Timestamp,
+        now: Moment,
     ) -> Option<Timestamp> {
         let entry = self
             .entries
             .get(&key(daemon, node))
-            .filter(|entry| !entry.is_forgotten(now))?;
-        if entry.waived {
+            .filter(|entry| !entry.is_forgotten(now.mono) && !entry.waived)?;
+        let left = (entry.deleted_at + entry.wait).saturating_sub(now.mono);
+        if left.is_zero() {
             return None;
         }
-        Some(later(entry.deleted_at, entry.wait_seconds)).filter(|at| *at > now)
+        now.wall.checked_add(left).ok()
     }
 
     /// Something on `node` was given free that a refused pod may have lacked: whoever waits there may try at once.
@@ -81,20 +83,20 @@ impl Backoff {
 
     /// Notes that a failed pod of `daemon` on `node` was deleted at `now`: the next one waits, twice as long as
     /// the last.
-    pub fn note_deletion(&mut self, daemon: &DaemonFacts, node: &NodeName, now: Timestamp) {
+    pub fn note_deletion(&mut self, daemon: &DaemonFacts, node: &NodeName, now: Duration) {
         let key = key(daemon, node);
         let last = self
             .entries
             .get(&key)
             .filter(|entry| !entry.is_forgotten(now));
-        let wait_seconds = match last {
-            None => FIRST_WAIT_SECONDS,
-            Some(entry) => (entry.wait_seconds * 2).min(LONGEST_WAIT_SECONDS),
+        let wait = match last {
+            None => FIRST_WAIT,
+            Some(entry) => (entry.wait * 2).min(LONGEST_WAIT),
         };
         self.entries.insert(
             key,
             Entry {
-                wait_seconds,
+                wait,
                 deleted_at: now,
                 waived: false,
             },
@@ -102,7 +104,7 @@ impl Backoff {
     }
 
     /// Drops entries that have started over; to be called now and then (the reference: every 60 s).
-    pub fn sweep(&mut self, now: Timestamp) {
+    pub fn sweep(&mut self, now: Duration) {
         self.entries.retain(|_, entry| !entry.is_forgotten(now));
     }
 
@@ -118,9 +120,4 @@ fn key(daemon: &DaemonFacts, node: &NodeName) -> Key {
         observed_generation: daemon.status.observed_generation,
         node: node.clone(),
     }
-}
-
-fn later(time: Timestamp, seconds: i64) -> Timestamp {
-    let moved = time.as_second().saturating_add(seconds);
-    Timestamp::new(moved, time.subsec_nanosecond()).unwrap_or(Timestamp::MAX)
 }

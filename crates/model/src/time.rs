@@ -12,6 +12,45 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
     /// Time since some fixed start, which no clock step moves: for graces and time-outs.
     fn monotonic(&self) -> Duration;
+    /// Both.
+    fn moment(&self) -> Moment {
+        Moment {
+            wall: self.now(),
+            mono: self.monotonic(),
+        }
+    }
+}
+
+/// A moment by both clocks: what was told in wall clock time can be measured by the other one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// By the clock on the wall, which may be set.
+    pub wall: Timestamp,
+    /// By the clock that no step moves.
+    pub mono: Duration,
+}
+
+/// Wall clocks are slewed all the time; less than this is no step.
+const STEP: SignedDuration = SignedDuration::from_secs(1);
+
+impl Moment {
+    /// By how much the wall clock was set forward since `earlier` (negative: back); `None`: it was not set.
+    pub fn step_since(self, earlier: Self) -> Option<SignedDuration> {
+        let passed = SignedDuration::try_from(self.mono).unwrap_or(SignedDuration::MAX)
+            - SignedDuration::try_from(earlier.mono).unwrap_or(SignedDuration::MAX);
+        let step = self.wall.duration_since(earlier.wall) - passed;
+        (step.abs() >= STEP).then_some(step)
+    }
+
+    /// A time of which was heard at `heard`, by the clock as it is set now: as long ago as it was then, and what has
+    /// passed since. A time that lay in the future then counts from when it was heard of.
+    pub fn carry(self, told: Timestamp, heard: Self) -> Timestamp {
+        let told = told.min(heard.wall);
+        match self.step_since(heard) {
+            None => told,
+            Some(step) => told.saturating_add(step).unwrap_or(told),
+        }
+    }
 }
 
 /// A shared clock.
@@ -164,6 +203,30 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_that_was_told_is_as_long_ago_by_a_clock_that_was_set() {
+        let at = |seconds: i64| Timestamp::from_second(1_767_225_600 + seconds).unwrap();
+        let moment = |wall: i64, mono: u64| Moment {
+            wall: at(wall),
+            mono: Duration::from_secs(mono),
+        };
+        let heard = moment(100, 7);
+        for (now, told, carried) in [
+            (moment(130, 37), 90, 90),
+            (moment(3_730, 37), 90, 3_690),
+            (moment(-3_470, 37), 90, -3_510),
+            (moment(130, 37), 500, 100),
+            (moment(-3_470, 37), 500, -3_500),
+        ] {
+            assert_eq!(now.carry(at(told), heard), at(carried), "{now:?} {told}");
+        }
+        let slewed = Moment {
+            mono: Duration::from_millis(37_900),
+            ..moment(130, 0)
+        };
+        assert_eq!(slewed.step_since(heard), None);
+    }
 
     #[test]
     fn ages_read_as_kubectl_writes_them() {

@@ -1,5 +1,6 @@
 //! Who a certificate says its holder is, and when it should be renewed.
 
+use crate::issue::BACKDATE;
 use crate::{PkiError, pem};
 use jiff::Timestamp;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -20,8 +21,8 @@ pub struct PeerIdentity {
     pub user: String,
     /// The organizations, in their order.
     pub groups: Vec<String>,
-    /// Valid from.
-    pub not_before: Timestamp,
+    /// When it was made, which is long after it begins to be valid.
+    pub issued_at: Timestamp,
     /// Valid until.
     pub not_after: Timestamp,
 }
@@ -69,7 +70,9 @@ pub fn peer_identity(certificate: &[u8]) -> Result<PeerIdentity, PkiError> {
             .iter_organization()
             .map(text)
             .collect::<Result<_, _>>()?,
-        not_before: timestamp(parsed.validity().not_before.timestamp()),
+        issued_at: timestamp(
+            (parsed.validity().not_before.timestamp()).saturating_add_unsigned(BACKDATE.as_secs()),
+        ),
         not_after: timestamp(parsed.validity().not_after.timestamp()),
     })
 }
@@ -81,14 +84,14 @@ pub fn identity_of_pem(text: &str) -> Result<PeerIdentity, PkiError> {
 
 /// When to ask for a new certificate: at 80 % of its life, give or take 10 % by `jitter` (0 to 1, drawn by the caller
 /// once per certificate), so that nodes that joined together do not return together.
-pub fn renew_at(not_before: Timestamp, not_after: Timestamp, jitter: f64) -> Timestamp {
-    if not_after <= not_before {
+pub fn renew_at(issued_at: Timestamp, not_after: Timestamp, jitter: f64) -> Timestamp {
+    if not_after <= issued_at {
         return not_after;
     }
-    let life_seconds = (not_after.as_second() - not_before.as_second()) as f64;
+    let life_seconds = (not_after.as_second() - issued_at.as_second()) as f64;
     let share = 0.7 + 0.2 * jitter.clamp(0.0, 1.0);
     timestamp(
-        not_before
+        issued_at
             .as_second()
             .saturating_add((life_seconds * share).round() as i64),
     )
@@ -112,7 +115,7 @@ mod tests {
         let peer = |user: &str, groups: &[&str]| PeerIdentity {
             user: user.to_owned(),
             groups: groups.iter().map(|&group| group.to_owned()).collect(),
-            not_before: Timestamp::UNIX_EPOCH,
+            issued_at: Timestamp::UNIX_EPOCH,
             not_after: Timestamp::UNIX_EPOCH,
         };
         assert_eq!(

@@ -26,9 +26,9 @@ pub const CLIENT_VALIDITY: Duration = Duration::from_secs(365 * 86_400);
 /// the certificate does not name ask for `muster-server`.
 pub const SERVER_NAMES: [&str; 4] = ["muster-server", "localhost", "127.0.0.1", "::1"];
 
-/// Certificates start this long before they are made (or a tenth of their life, if that is less): a peer whose clock is
-/// behind accepts them, also one that takes local time for UTC, or was set back by hours while it ran.
-const BACKDATE: Duration = Duration::from_secs(24 * 3600);
+/// Certificates begin this long before they are made: a machine without a clock of its own, which believes itself in some
+/// year before this one until it has reached a time server, is not cut off. A new key is no safer for beginning late.
+pub(crate) const BACKDATE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Requests are small; a larger text is not read.
 const MAX_REQUEST_BYTES: usize = 16 * 1024;
@@ -196,8 +196,7 @@ pub(crate) fn set_validity(params: &mut CertificateParams, now: Timestamp, valid
         let seconds = u64::try_from(seconds.clamp(0, LAST_SECOND)).unwrap_or_default();
         rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(seconds)
     };
-    let backdate = BACKDATE.min(validity / 10).as_secs();
-    params.not_before = at(now.as_second().saturating_sub_unsigned(backdate));
+    params.not_before = at(now.as_second().saturating_sub_unsigned(BACKDATE.as_secs()));
     params.not_after = at(now.as_second().saturating_add_unsigned(validity.as_secs()));
 }
 

@@ -258,11 +258,11 @@ impl Dice {
                 },
             },
             42 | 43 => Act::ClockStep {
-                seconds: self.of(&[-3_600, -30, -1, 2, 45, 900]),
+                seconds: self.of(&[-250_000, -3_600, -30, -1, 2, 45, 900, 90_000]),
             },
             44 => Act::Skew {
                 node,
-                seconds: self.of(&[-120, -2, 3, 300]),
+                seconds: self.of(&[-250_000, -120, -2, 3, 300, 90_000]),
             },
             _ => Act::Nothing,
         }

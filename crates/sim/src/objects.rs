@@ -4,15 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_model::reason::annotation;
-use muster_model::time::Timestamp;
+use muster_model::time::{Moment, Timestamp};
 use serde_json::Value;
-
-/// A moment: by the clock on the wall, and by the one that no step moves.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Moment {
-    pub(crate) wall: Timestamp,
-    pub(crate) mono: Duration,
-}
 
 /// A taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]

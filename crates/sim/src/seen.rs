@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, EVENT, Kind, NODE, POD};
 use muster_model::reason::annotation;
-use muster_model::time::Clock;
+use muster_model::time::{Clock, Moment};
 use muster_server::registry::keys;
 use muster_store::{Op, Revision, Txn};
 use muster_testkit::clock::SteppingClock;
 use serde_json::Value;
 
-use crate::objects::{self, Loss, Moment, NodeSeen, PodSeen, RevisionSeen, SetSeen};
+use crate::objects::{self, Loss, NodeSeen, PodSeen, RevisionSeen, SetSeen};
 use crate::oracle;
 use crate::trace::Trace;
 
@@ -65,10 +65,7 @@ impl Seen {
     }
 
     pub(crate) fn now(&self) -> Moment {
-        Moment {
-            wall: self.clock.now(),
-            mono: self.clock.monotonic(),
-        }
+        self.clock.moment()
     }
 
     /// Something that must not be.

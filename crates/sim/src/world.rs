@@ -118,8 +118,7 @@ impl World {
         Ok(())
     }
 
-    /// Sets a clock, within what TLS allows: certificates begin an hour before they are made, and clocks that are further apart
-    /// refuse each other.
+    /// Sets a clock, at most so far off that certificates are still valid.
     pub(crate) fn step(clock: &SteppingClock, seconds: i64, most: i64) {
         let off = clock.off().as_secs();
         let to = (off + seconds).clamp(-most, most);

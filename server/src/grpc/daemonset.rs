@@ -68,7 +68,7 @@ impl DaemonSets {
     }
 
     fn view(&self, stored: &Stored) -> Result<DaemonView, ApiError> {
-        DaemonView::of(self.registry.cache(), stored, self.registry.now())
+        DaemonView::of(self.registry.cache(), stored, self.registry.moment())
     }
 
     fn cover(

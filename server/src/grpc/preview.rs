@@ -40,7 +40,7 @@ pub(super) fn preview_one(
     );
     authorize(caller, &ask, cache)?;
     let key = NamespacedName::new(reference.namespace.clone(), reference.name.clone());
-    let now = registry.now();
+    let now = registry.moment();
     let view = match cache.get(&DAEMON_SET, &key) {
         Some(stored) => Some(DaemonView::of(cache, &stored, now)?),
         None if request.object.is_empty() => {
@@ -73,7 +73,7 @@ pub(super) fn preview_one(
         pods,
         pace,
     };
-    Ok(reply(preview(scene, now), pace, start_is_known))
+    Ok(reply(preview(scene, now.wall), pace, start_is_known))
 }
 
 /// The DaemonSet as it would be stored.

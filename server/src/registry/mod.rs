@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use muster_model::kind::Kind;
 use muster_model::object::{NamespacedName, Object};
-use muster_model::time::{SharedClock, Timestamp};
+use muster_model::time::{Moment, SharedClock, Timestamp};
 use muster_store::Store;
 
 pub use ids::Ids;
@@ -101,6 +101,11 @@ impl Registry {
 
     pub(crate) fn now(&self) -> Timestamp {
         self.inner.clock.now()
+    }
+
+    /// The same, by both clocks.
+    pub(crate) fn moment(&self) -> Moment {
+        self.inner.clock.moment()
     }
 
     /// One object.

@@ -489,6 +489,40 @@ async fn a_clock_that_is_set_back_an_hour_keeps_no_pod_from_becoming_available()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_forward_a_day_makes_no_revision_fail() {
+    let clock = SteppingClock::new("2026-03-02T09:00:00Z".parse().unwrap());
+    let options = ClusterOptions {
+        seed: Some(7),
+        ..ClusterOptions::paused().in_memory(clock.clone())
+    };
+    let cluster = Cluster::with_nodes(options, &["n1", "n2", "n3"])
+        .await
+        .unwrap();
+    add_images(&cluster);
+    let manifest = build::daemon_set("web")
+        .set("/spec/minReadySeconds", 60)
+        .set(
+            "/metadata/annotations",
+            json!({"muster.dev/on-failure": "halt", "muster.dev/progress-deadline": "120s"}),
+        );
+    cluster.create(&manifest.object()).await.unwrap();
+    cluster.until_ready("web", 3).await;
+    let complete = async || cluster.is_complete("web", 3).then_some(());
+    cluster
+        .eventually("it is complete", Duration::from_secs(300), complete)
+        .await;
+    set_image(&cluster, "web", "img:2").await;
+    cluster
+        .until("an old pod is gone", || cluster.ready_on("web").len() == 2)
+        .await;
+    clock.step(SignedDuration::from_hours(24));
+    cluster
+        .eventually("it is rolled out", Duration::from_secs(600), complete)
+        .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_agents_report_while_the_disk_is_full_is_told_again() {
     let cluster = cluster(&["n1", "n2"]).await;
     cluster

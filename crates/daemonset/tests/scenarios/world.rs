@@ -1,6 +1,7 @@
 //! A world that does what plans say: nodes, one DaemonSet and its pods, and a clock that tests move.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use muster_daemonset::backoff::Backoff;
 use muster_daemonset::event::Note;
@@ -16,7 +17,7 @@ use muster_daemonset::{
 use muster_model::object::Object;
 use muster_model::pod_status::Phase;
 use muster_model::pre_pull::{Answer, State};
-use muster_model::time::Timestamp;
+use muster_model::time::{Moment, Timestamp};
 use serde_json::{Value, json};
 
 pub(crate) const START: i64 = 1_767_225_600;
@@ -116,6 +117,13 @@ impl World {
 
     pub(crate) fn now(&self) -> Timestamp {
         Timestamp::from_second(self.seconds).unwrap()
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            wall: self.now(),
+            mono: Duration::from_secs(self.seconds.unsigned_abs()),
+        }
     }
 
     pub(crate) fn at(&self, seconds: i64) -> Timestamp {
@@ -438,7 +446,7 @@ impl World {
         if !self.nodes.contains_key(name.as_str()) {
             return place_gone(&pods);
         }
-        let retry_at = self.backoff.retry_at(daemon, name, self.now());
+        let retry_at = self.backoff.retry_at(daemon, name, self.moment());
         Some(place(
             daemon,
             &self.node_facts(name.as_str()),
@@ -561,6 +569,7 @@ impl World {
                 self.remove_pod(&name);
             }
             if delete.why == DeleteWhy::Failed {
+                let now = self.moment().mono;
                 self.backoff.note_deletion(&daemon, &delete.node, now);
                 self.dirty.insert(delete.node.clone());
             }

@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use muster_model::time::Moment;
+
 use super::budget;
-use crate::objects::{Manner, Moment, PodSeen};
+use crate::objects::{Manner, PodSeen};
 use crate::seen::Seen;
 
 /// Judges a pod that was just created. A revision is proven once it was available everywhere; before any is, there is

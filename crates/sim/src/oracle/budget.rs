@@ -7,8 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use muster_model::time::Moment;
+
 use super::fit;
-use crate::objects::{Manner, Moment, NodeSeen, PodSeen, SetSeen};
+use crate::objects::{Manner, NodeSeen, PodSeen, SetSeen};
 use crate::seen::Seen;
 
 /// Judges the deletion of `pod`, given as it was before; `seen` is after.

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use muster_model::time::Moment;
 use serde_json::Value;
 
 use super::containers::Runs;
 use super::fit;
-use crate::objects::{Manner, Moment, PodSeen, SetSeen};
+use crate::objects::{Manner, PodSeen, SetSeen};
 use crate::seen::Seen;
 
 /// Everything that is not as it must be once nothing is broken any more; empty: at rest.

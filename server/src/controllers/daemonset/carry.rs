@@ -149,7 +149,7 @@ impl Inner {
     fn deleted(&self, work: &Work, delete: &Delete) {
         self.tell(work.stored.object(), &event::deleted(&delete.pod.name));
         if delete.why == DeleteWhy::Failed {
-            let now = self.registry.clock().now();
+            let now = self.registry.clock().monotonic();
             self.troubles.deleted_failed(&work.facts, &delete.node, now);
             if let Some(set) = self.state.lock().index.sets.get_mut(&work.facts.id) {
                 set.touch(delete.node.clone());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use muster_daemonset::{NodeFacts, NodeName};
 use muster_model::object::NamespacedName;
-use muster_model::time::Timestamp;
+use muster_model::time::Moment;
 
 use super::Inner;
 use super::set::Set;
@@ -15,7 +15,7 @@ impl Inner {
         &self,
         set: &mut Set,
         nodes: &BTreeMap<NodeName, NodeFacts>,
-        now: Timestamp,
+        now: Moment,
     ) {
         let looked_at = set.refresh(nodes, &self.troubles.known(), now);
         self.troubles.note_gaps(&set.facts.uid, looked_at);
@@ -23,7 +23,7 @@ impl Inner {
 
     /// The same for a sync that failed, perhaps before it looked at the nodes: gaps open and age all the same.
     pub(super) fn note_gaps_of(&self, key: &NamespacedName) {
-        let now = self.registry.clock().now();
+        let now = self.registry.clock().moment();
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if let Some(set) = state.index.sets.get_mut(key) {

@@ -25,7 +25,6 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use muster_model::object::NamespacedName;
-use muster_model::time::Timestamp;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -66,7 +65,7 @@ struct Inner {
 struct State {
     index: Index,
     changes: Subscription,
-    swept: Timestamp,
+    swept: Duration,
 }
 
 impl DaemonSets {
@@ -75,7 +74,7 @@ impl DaemonSets {
         let (all, changes) = registry.cache().list_and_subscribe(&KINDS);
         let mut index = Index::default();
         let wake = index.rebuild(&all.items, registry.cache());
-        let swept = registry.clock().now();
+        let swept = registry.clock().monotonic();
         let state = State {
             index,
             changes,
@@ -156,8 +155,8 @@ impl Inner {
                 self.wake(state.index.touch(&uid, &node).into_iter().collect());
             }
         }
-        let now = self.registry.clock().now();
-        if now.duration_since(state.swept).unsigned_abs() >= SWEEP {
+        let now = self.registry.clock().monotonic();
+        if now.saturating_sub(state.swept) >= SWEEP {
             self.troubles.sweep(now);
             state.swept = now;
         }
@@ -211,7 +210,9 @@ impl Inner {
             None => self.troubles.passed(&set.facts.uid),
             Some((why, pause)) => {
                 let now = self.registry.clock().now();
-                let again_at = now.checked_add(pause).unwrap_or(Timestamp::MAX);
+                let again_at = now
+                    .checked_add(pause)
+                    .unwrap_or(muster_model::time::Timestamp::MAX);
                 self.troubles.failed(&set.facts.uid, &why, now, again_at);
             }
         }

@@ -13,7 +13,7 @@ use muster_daemonset::{
     claim_object, place, place_gone,
 };
 use muster_model::object::NamespacedName;
-use muster_model::time::Timestamp;
+use muster_model::time::{Moment, Timestamp};
 use muster_store::Revision;
 
 use super::troubles::Known;
@@ -25,25 +25,38 @@ struct Owned {
     stored: Arc<Stored>,
     /// Its labels match; otherwise it is to be released and does not count.
     mine: bool,
-    /// The time it says it is Ready since was in the future: that time, and the one at which it was noticed.
-    ahead: Option<(Timestamp, Timestamp)>,
+    heard: Heard,
+}
+
+/// The times that a pod tells, and when each was heard of.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    created: Option<(Timestamp, Moment)>,
+    ready_since: Option<(Timestamp, Moment)>,
 }
 
 impl Owned {
-    /// The facts, with a Ready time that is never in the future. Clocks disagree or were set back: the pod is Ready since it
-    /// was seen to be, instead of never becoming available until the clock has caught up.
-    fn facts_at(&mut self, now: Timestamp) -> PodFacts {
+    /// The facts, with times as the clock is set now. So a clock that is set harms nothing: a Ready pod becomes available in
+    /// the time it needs, neither at once nor when the clock has caught up, and no new pod is overdue.
+    fn facts_at(&mut self, now: Moment) -> PodFacts {
         let mut facts = self.facts.clone();
-        if let Some(told) = facts.ready_since.filter(|since| *since > now) {
-            let noticed = match self.ahead {
-                Some((before, noticed)) if before == told && noticed <= now => noticed,
-                _ => now,
-            };
-            self.ahead = Some((told, noticed));
-            facts.ready_since = Some(noticed);
-        }
+        facts.created = carry(facts.created, &mut self.heard.created, now);
+        facts.ready_since = carry(facts.ready_since, &mut self.heard.ready_since, now);
         facts
     }
+}
+
+fn carry(
+    told: Option<Timestamp>,
+    heard: &mut Option<(Timestamp, Moment)>,
+    now: Moment,
+) -> Option<Timestamp> {
+    let told = told?;
+    let (_, at) = *heard
+        .filter(|(before, _)| *before == told)
+        .get_or_insert((told, now));
+    *heard = Some((told, at));
+    Some(now.carry(told, at))
 }
 
 /// One DaemonSet.
@@ -73,7 +86,7 @@ pub(super) struct Set {
     /// What all placements were made with.
     placed_with: Option<(Rules, i64)>,
     /// When the placements were last brought up to date.
-    refreshed: Timestamp,
+    refreshed: Option<Moment>,
 }
 
 impl Set {
@@ -93,7 +106,7 @@ impl Set {
             settled: None,
             dirty: BTreeSet::new(),
             placed_with: None,
-            refreshed: Timestamp::MIN,
+            refreshed: None,
         }
     }
 
@@ -129,7 +142,7 @@ impl Set {
         let uid = facts.uid.clone();
         let before = self.pods.get(&uid);
         let changed = before.is_none_or(|pod| pod.mine != mine || pod.facts != facts);
-        let ahead = before.and_then(|pod| pod.ahead);
+        let heard = before.map(|pod| pod.heard).unwrap_or_default();
         if changed {
             self.unlink(&uid);
             if mine {
@@ -151,7 +164,7 @@ impl Set {
                 facts,
                 stored,
                 mine,
-                ahead,
+                heard,
             },
         );
         changed
@@ -303,16 +316,17 @@ impl Set {
         &mut self,
         nodes: &BTreeMap<NodeName, NodeFacts>,
         known: &Known,
-        now: Timestamp,
+        moment: Moment,
     ) -> Vec<(NodeName, Option<Timestamp>)> {
         let basis = (
             self.facts.rules.clone(),
             self.facts.status.observed_generation,
         );
-        // The clock was set back: what was to happen at some time is to be judged by the new one.
-        let set_back = now < self.refreshed;
-        self.refreshed = now;
-        if set_back || self.placed_with.as_ref() != Some(&basis) {
+        let now = moment.wall;
+        // The clock was set: what was to happen at some time is to be judged by the new one.
+        let before = self.refreshed.replace(moment);
+        let was_set = before.is_some_and(|before| moment.step_since(before).is_some());
+        if was_set || self.placed_with.as_ref() != Some(&basis) {
             let placed = self.placements.iter().map(|(name, _)| name.clone());
             self.dirty.extend(placed);
             self.dirty.extend(nodes.keys().cloned());
@@ -322,11 +336,11 @@ impl Set {
         self.dirty.extend(self.placements.due(now));
         let mut gaps = Vec::new();
         for name in std::mem::take(&mut self.dirty) {
-            let pods = self.pods_on(&name, now);
+            let pods = self.pods_on(&name, moment);
             let (placement, gap) = match nodes.get(&name) {
                 None => (place_gone(&pods), None),
                 Some(node) => {
-                    let retry_at = known.backoff.retry_at(&self.facts, &name, now);
+                    let retry_at = known.backoff.retry_at(&self.facts, &name, moment);
                     let placement = place(&self.facts, node, &pods, retry_at, now);
                     let unseen = || known.gap_since(&self.facts, node, &pods, now);
                     let gap = gap::follow(self.placements.get(&name), &placement, unseen, now);
@@ -339,7 +353,7 @@ impl Set {
         gaps
     }
 
-    fn pods_on(&mut self, node: &NodeName, now: Timestamp) -> Vec<PodFacts> {
+    fn pods_on(&mut self, node: &NodeName, now: Moment) -> Vec<PodFacts> {
         let mut pods = Vec::new();
         for uid in self.by_node.get(node).into_iter().flatten() {
             pods.extend(self.pods.get_mut(uid).map(|pod| pod.facts_at(now)));

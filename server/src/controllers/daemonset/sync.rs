@@ -158,7 +158,8 @@ impl Inner {
     }
 
     fn look(&self, key: &NamespacedName, claims: bool) -> Look {
-        let now = self.registry.clock().now();
+        let moment = self.registry.clock().moment();
+        let now = moment.wall;
         let mut guard = self.state.lock();
         self.catch_up(&mut guard);
         let state = &mut *guard;
@@ -198,7 +199,7 @@ impl Inner {
                 };
             }
         }
-        self.refresh(set, &state.index.nodes, now);
+        self.refresh(set, &state.index.nodes, moment);
         let history = set.history();
         let plan = plan(&set.facts, &set.placements, &history, now);
         if plan.is_idle() {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_daemonset::backoff::Backoff;
 use muster_daemonset::gap::{self, Memory};
@@ -96,7 +97,7 @@ impl Troubles {
     }
 
     /// A failed pod was deleted: the next one there waits longer.
-    pub(super) fn deleted_failed(&self, daemon: &DaemonFacts, node: &NodeName, now: Timestamp) {
+    pub(super) fn deleted_failed(&self, daemon: &DaemonFacts, node: &NodeName, now: Duration) {
         self.quietly(|known| known.backoff.note_deletion(daemon, node, now));
     }
 
@@ -143,7 +144,7 @@ impl Troubles {
     }
 
     /// Drops waits that have started over.
-    pub(super) fn sweep(&self, now: Timestamp) {
+    pub(super) fn sweep(&self, now: Duration) {
         self.quietly(|known| known.backoff.sweep(now));
     }
 
@@ -176,7 +177,7 @@ mod tests {
         assert!(news.has_changed().unwrap());
         news.mark_unchanged();
         troubles.passed("d2");
-        troubles.sweep(at(20));
+        troubles.sweep(Duration::from_secs(20));
         assert!(!news.has_changed().unwrap());
         troubles.passed("d1");
         assert_eq!(since("d1"), None);
