@@ -10,7 +10,8 @@ use std::time::Duration;
 use muster_agent::runtime::docker::{DockerConfig, DockerRuntime};
 use muster_agent::runtime::labels::{self, Owner};
 use muster_agent::runtime::{
-    ContainerSpec, ContainerState, Mount, Namespace, Runtime, RuntimeError, SandboxSpec,
+    ContainerId, ContainerSpec, ContainerState, ExecOutcome, Mount, Namespace, Runtime,
+    RuntimeError, SandboxSpec,
 };
 use muster_model::time::SystemClock;
 use parking_lot::Mutex;
@@ -24,6 +25,8 @@ enum Answer {
     Json(u16, Value),
     /// Headers, then silence.
     Stalled,
+    /// The connection is another protocol's from here on, and its end comes at once.
+    Upgraded,
     /// Nothing at all.
     Silence,
 }
@@ -168,6 +171,10 @@ async fn serve(stream: UnixStream, seen: Arc<Mutex<Vec<Request>>>, script: Arc<S
         }
         Answer::Stalled => (
             "HTTP/1.1 200 X\r\nTransfer-Encoding: chunked\r\n".to_owned(),
+            String::new(),
+        ),
+        Answer::Upgraded => (
+            "HTTP/1.1 101 X\r\nUpgrade: tcp\r\nConnection: Upgrade\r\n".to_owned(),
             String::new(),
         ),
         Answer::Silence => return std::future::pending().await,
@@ -343,6 +350,34 @@ async fn one_container_whose_inspect_hangs_does_not_hide_the_others() {
             .all(|view| matches!(view.state, ContainerState::Running { .. })),
         "{shown:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn na_083_a_command_whose_container_hangs_runs_into_its_limit_wherever_that_is() {
+    for hanging in [
+        "/containers/c1/exec",
+        "/exec/e1/start",
+        "/exec/e1/json",
+        "nowhere",
+    ] {
+        let engine = FakeEngine::new(Box::new(move |_, path, _| match path {
+            "/version" => version("1.41", "1.12"),
+            _ if path == hanging => Answer::Silence,
+            "/containers/c1/exec" => Answer::Json(201, json!({"Id": "e1"})),
+            "/exec/e1/start" => Answer::Upgraded,
+            // The exit code is never known.
+            _ => Answer::Json(200, json!({"ID": "e1", "Running": true})),
+        }));
+        let (runtime, id) = (engine.runtime(), ContainerId("c1".to_owned()));
+        let begun = tokio::time::Instant::now();
+        let outcome = runtime
+            .exec(&id, &["true".to_owned()], Duration::from_secs(2))
+            .await;
+        assert_eq!(outcome, Ok(ExecOutcome::default()), "{hanging}");
+        let took = begun.elapsed().as_secs();
+        // Where there is a command, its process is looked for, too.
+        assert!((2..=3).contains(&took), "{hanging}: {took} s");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bollard::Docker;
+use bollard::errors::Error;
 use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
 use futures::StreamExt;
@@ -10,12 +12,15 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::client::DockerEngine;
 use crate::runtime::{ContainerId, ExecOutcome, MAX_EXEC_OUTPUT, RuntimeError};
 
-/// The engine may need a moment after the output's end to know the exit code.
-const CODE_TRIES: usize = 50;
-/// Between two looks for it.
-const CODE_INTERVAL: Duration = Duration::from_millis(20);
+/// The engine may need a moment after the output's end to know the exit code: the first pause between two looks for it.
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The longest one: a command may close its output long before it ends.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long to look for the process of a command that took too long. Where one container hangs, this may, too.
+const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// Runs a command, at most this long.
+/// Runs a command, at most this long. All of it counts, since an engine that cannot reach the container answers nothing
+/// at all: whoever waits for the command learns in time that it did not pass.
 pub(super) async fn run(
     engine: &DockerEngine,
     id: &ContainerId,
@@ -28,15 +33,11 @@ pub(super) async fn run(
         cmd: Some(command.to_vec()),
         ..ExecConfig::default()
     };
-    let exec = engine
-        .call("create exec", async |connection| {
-            connection.docker.create_exec(&id.0, config).await
-        })
-        .await?
-        .id;
-    let mut output = Vec::new();
-    let collected = engine.call_within("exec", limit, async |connection| {
-        let started = connection.docker.start_exec(&exec, None).await?;
+    let (mut exec, mut output) = (None, Vec::new());
+    let ended = engine.call_within("exec", limit, async |connection| {
+        let docker = &connection.docker;
+        let exec = exec.insert(docker.create_exec(&id.0, config).await?.id);
+        let started = docker.start_exec(exec, None).await?;
         if let StartExecResults::Attached {
             output: mut pieces, ..
         } = started
@@ -48,12 +49,14 @@ pub(super) async fn run(
                 output.extend_from_slice(&piece[..piece.len().min(room)]);
             }
         }
-        Ok(())
+        exit_code(docker, exec).await
     });
-    let exit_code = match collected.await {
-        Ok(()) => Some(exit_code(engine, &exec).await?),
+    let exit_code = match ended.await {
+        Ok(code) => Some(code),
         Err(RuntimeError::TimedOut { .. }) => {
-            end(engine, id, &exec).await;
+            if let Some(exec) = &exec {
+                end(engine, id, exec).await;
+            }
             None
         }
         Err(error) => return Err(error),
@@ -64,29 +67,23 @@ pub(super) async fn run(
     })
 }
 
-async fn exit_code(engine: &DockerEngine, exec: &str) -> Result<i32, RuntimeError> {
-    for _ in 0..CODE_TRIES {
-        let found = engine
-            .call("inspect exec", async |connection| {
-                connection.docker.inspect_exec(exec).await
-            })
-            .await?;
+async fn exit_code(docker: &Docker, exec: &str) -> Result<i32, Error> {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let found = docker.inspect_exec(exec).await?;
         if let (Some(code), Some(false)) = (found.exit_code, found.running) {
             return Ok(i32::try_from(code).unwrap_or(-1));
         }
-        tokio::time::sleep(CODE_INTERVAL).await;
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
-    Err(RuntimeError::Refused {
-        status: 0,
-        message: "the command's exit code is not known".to_owned(),
-    })
 }
 
 /// Ends a command that took too long. The engine has no call for it, so its process is looked for on this host: where the
 /// agent does not see the engine's processes, the command ends when it will.
 async fn end(engine: &DockerEngine, id: &ContainerId, exec: &str) {
     let found = engine
-        .call("inspect exec", async |connection| {
+        .call_within("inspect exec", END_WITHIN, async |connection| {
             connection.docker.inspect_exec(exec).await
         })
         .await;
