@@ -11,12 +11,24 @@ use http::{Request, Uri};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use muster_model::k8s::api::core::v1::HTTPGetAction;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::{MAX_OUTPUT, Reply, Target, dial, host_of, join, port_number, tls};
 use crate::runtime::Runtime;
 
 /// Redirects followed before the probe gives up.
 const MAX_REDIRECTS: usize = 10;
+
+/// What may not stand in a query as it is. What is escaped already (`%20`) stays so.
+const NOT_IN_QUERY: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>');
+/// What may not stand in a path.
+const NOT_IN_PATH: &AsciiSet = &NOT_IN_QUERY
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}')
+    .add(b'\\')
+    .add(b'^');
 
 /// What a server said.
 struct Answer {
@@ -50,24 +62,28 @@ impl Place {
 
     /// Where a `Location` leads: a whole URL, one without a scheme, a path, or one relative to the former path.
     fn follow(&self, location: &str) -> Option<Self> {
+        let location = to_send(location);
+        let is_whole = location.split_once("://").is_some_and(|(scheme, _)| {
+            !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        });
         let whole = if location.starts_with("//") {
             format!("{}:{location}", self.scheme())
-        } else if location.contains("://") {
-            location.to_owned()
+        } else if is_whole {
+            location
         } else {
             let bare = self.path.split('?').next().unwrap_or("/");
             let directory = bare.rsplit_once('/').map_or("", |(head, _)| head);
             let path = match location.as_bytes().first() {
-                Some(b'/') => location.to_owned(),
+                Some(b'/') => location,
                 Some(b'?') => format!("{bare}{location}"),
                 _ => format!("{directory}/{location}"),
             };
             return Some(Self {
-                path: without_fragment(&path),
+                path,
                 ..self.clone()
             });
         };
-        let uri: Uri = without_fragment(&whole).parse().ok()?;
+        let uri: Uri = whole.parse().ok()?;
         let secure = match uri.scheme_str()? {
             "http" => false,
             "https" => true,
@@ -84,8 +100,17 @@ impl Place {
     }
 }
 
-fn without_fragment(text: &str) -> String {
-    text.split('#').next().unwrap_or_default().to_owned()
+/// A path with its query, or a whole URL, as it goes to a server: without the fragment, and with everything escaped that a
+/// request may not carry. People write `?query=up{job="x"}` and mean it.
+fn to_send(text: &str) -> String {
+    let text = text.split('#').next().unwrap_or_default();
+    match text.split_once('?') {
+        None => utf8_percent_encode(text, NOT_IN_PATH).to_string(),
+        Some((path, query)) => {
+            let path = utf8_percent_encode(path, NOT_IN_PATH);
+            format!("{path}?{}", utf8_percent_encode(query, NOT_IN_QUERY))
+        }
+    }
 }
 
 /// The error is of a probe that cannot be carried out.
@@ -96,7 +121,7 @@ pub(super) async fn probe(
     limit: Duration,
 ) -> Result<Reply, String> {
     let path = action.path.as_deref().unwrap_or_default();
-    let path = without_fragment(path.strip_prefix('/').unwrap_or(path));
+    let path = to_send(path.strip_prefix('/').unwrap_or(path));
     let mut place = Place {
         secure: action.scheme.as_deref() == Some("HTTPS"),
         host: host_of(action.host.as_deref(), target)?.to_owned(),
@@ -202,7 +227,7 @@ async fn ask(runtime: &dyn Runtime, place: &Place, headers: &HeaderMap) -> Resul
         Ok::<_, hyper::Error>(Answer {
             status: parts.status.as_u16(),
             location: location
-                .and_then(|value| value.to_str().ok())
+                .and_then(|value| str::from_utf8(value.as_bytes()).ok())
                 .map(str::to_owned),
             body: String::from_utf8_lossy(&text).into_owned(),
         })

@@ -223,6 +223,43 @@ async fn na_085_redirects_stay_on_their_host() {
 }
 
 #[tokio::test]
+async fn http_paths_and_queries_are_escaped_where_a_request_must_be() {
+    let to = |place: &str| format!("HTTP/1.1 302 Found\r\nLocation: {place}\r\n\r\n");
+    let (here, elsewhere) = (to("/b c?d=<e f>#g"), to("http://127.0.0.1:PORT/h\"i?j=k l"));
+    let (relative, back) = (to("ä?m={n}"), to("/o?to=http://127.0.0.1/p"));
+    let answers = [OK, OK, OK, OK, &here, &elsewhere, &relative, &back, OK];
+    let web = Web::new(&answers, false).await;
+    let paths = [
+        "/api/v1/query?query=up{job=\"x\"}",
+        "/render?target=a b",
+        "/a b/c",
+        "/a%20b/{c}?d=%22#e",
+        "/redirected",
+    ];
+    for path in paths {
+        let asked = json!({"httpGet": {"port": web.port, "path": path}});
+        assert_eq!(probe(asked).await, Reply::Success, "{path}");
+    }
+    let asked = web.asked.lock();
+    let asked: Vec<_> = asked
+        .iter()
+        .map(|head| head.split(' ').nth(1).unwrap())
+        .collect();
+    let sent = [
+        "/api/v1/query?query=up{job=%22x%22}",
+        "/render?target=a%20b",
+        "/a%20b/c",
+        "/a%20b/%7Bc%7D?d=%22",
+        "/redirected",
+        "/b%20c?d=%3Ce%20f%3E",
+        "/h%22i?j=k%20l",
+        "/%C3%A4?m={n}",
+        "/o?to=http://127.0.0.1/p",
+    ];
+    assert_eq!(asked, sent);
+}
+
+#[tokio::test]
 async fn https_answers_count_whoever_signed_them() {
     let web = Web::new(&[OK], true).await;
     let asked = json!({"httpGet": {"port": web.port, "scheme": "HTTPS"}, "timeoutSeconds": 5});
