@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_daemonset::facts::FactsError;
-use muster_daemonset::release::Release;
+use muster_daemonset::release::{Hold, Release};
 use muster_daemonset::{
     Claim, DaemonFacts, NodeFacts, NodeName, Placement, Placements, PodFacts, RevisionFacts,
     Verdict, claim_object, place, place_gone, revision,
@@ -150,7 +150,13 @@ impl DaemonView {
         let (wave, waves) = release
             .wave()
             .unwrap_or((0, self.facts.control.waves.len()));
+        // A failure is told also where no old pod is left that it could hold: the rollout will not end by itself.
+        let halted = || {
+            let why = Arc::clone(self.facts.failed()?);
+            Some(Hold::Halted { why })
+        };
         let hold = release.hold().filter(|_| placements.tally().with_old > 0);
+        let hold = hold.or_else(halted);
         Stand {
             wave,
             waves,

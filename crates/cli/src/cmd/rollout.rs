@@ -6,6 +6,7 @@ mod pause;
 mod plan;
 mod promote;
 mod restart;
+mod states;
 mod status;
 mod undo;
 

@@ -71,23 +71,39 @@ impl Stage {
     /// Every live pod turns Ready.
     pub(super) async fn all_ready(&self) {
         for pod in self.pods().await {
-            if pod.is_terminating() {
-                continue;
+            if !pod.is_terminating() {
+                let ready = json!([{"type": "Ready", "status": "True"}]);
+                self.says(pod, "conditions", ready).await;
             }
-            let mut tree = pod.into_tree();
-            tree["metadata"]
-                .as_object_mut()
-                .unwrap()
-                .remove("resourceVersion");
-            tree["status"]["phase"] = "Running".into();
-            tree["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
-            let pod = Object::from_value(tree).unwrap();
-            let options = WriteOptions::default();
-            self.resources
-                .update_status(&POD, &pod, &options)
-                .await
-                .unwrap();
         }
+    }
+
+    /// Every live pod that has no word from its node yet crashes.
+    pub(super) async fn others_crash(&self) {
+        for pod in self.pods().await {
+            if !pod.is_terminating() && pod.text_at("/status/phase") != "Running" {
+                let crashed = json!([{
+                    "name": "web", "image": "", "imageID": "", "ready": false, "restartCount": 3,
+                    "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                }]);
+                self.says(pod, "containerStatuses", crashed).await;
+            }
+        }
+    }
+
+    /// A pod that runs, as its node tells of it.
+    async fn says(&self, pod: Object, field: &str, value: Value) {
+        let mut tree = pod.into_tree();
+        tree["metadata"]
+            .as_object_mut()
+            .unwrap()
+            .remove("resourceVersion");
+        tree["status"]["phase"] = "Running".into();
+        tree["status"][field] = value;
+        let pod = Object::from_value(tree).unwrap();
+        let options = WriteOptions::default();
+        let told = self.resources.update_status(&POD, &pod, &options);
+        told.await.unwrap();
     }
 
     /// One of the pods that are being deleted is gone.

@@ -145,3 +145,70 @@ async fn nothing_is_promoted_where_there_are_no_waves() {
     assert_eq!(stage.lab.ok(PROMOTED).await, "");
     stage.lab.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollout_that_fails_on_its_last_node_ends_the_status_with_1() {
+    let stage = running("muster.dev/on-failure: halt").await;
+    stage.lab.ok("set image ds/web web=nginx:1.28").await;
+    for _ in 0..2 {
+        stage.until(2, 1).await;
+        stage.one_gone().await;
+        stage.until(3, 0).await;
+        stage.all_ready().await;
+    }
+    stage.until(2, 1).await;
+    stage.one_gone().await;
+    stage.until(3, 0).await;
+    let (status, printed) = stage.start("rollout status ds/web");
+    let crash = async {
+        printed.is("2 of 3 updated pods are available...\n").await;
+        let look = stage.lab.run("rollout status ds/web --watch=false").await;
+        assert_eq!(
+            look.code, 0,
+            "it has not failed yet: {}{}",
+            look.out, look.err
+        );
+        stage.others_crash().await;
+    };
+    let (ran, ()) = tokio::join!(status, crash);
+    let failed =
+        "error: daemon set \"web\" rollout failed: revision 2: it failed on 1 of 3 nodes (n";
+    assert!(ran.code == 1 && ran.err.starts_with(failed), "{}", ran.err);
+    assert!(
+        ran.out.contains("\nthe rollout was stopped: "),
+        "{}",
+        ran.out
+    );
+    for line in ["--watch=false", "--watch=false -o json"] {
+        let look = stage
+            .lab
+            .run(&format!("rollout status ds/web {line}"))
+            .await;
+        assert!(
+            look.code == 1 && look.err.starts_with(failed),
+            "{}",
+            look.err
+        );
+    }
+    // Neither does a pause beside it make anybody wait.
+    stage.lab.ok("rollout pause ds/web").await;
+    let ran = stage.lab.run("rollout status ds/web").await;
+    assert!(ran.code == 1 && ran.err.starts_with(failed), "{}", ran.err);
+    stage.lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_revision_that_fails_with_nothing_to_go_back_to_ends_the_status_with_1() {
+    let stage = Stage::with_nodes(1).await;
+    let annotated = "  annotations: {muster.dev/on-failure: rollback}\nspec:";
+    let text = WEB.replacen("spec:", annotated, 1);
+    let file = stage.lab.file("web.yaml", &text);
+    stage.lab.ok(&format!("apply -f {file}")).await;
+    stage.until(1, 0).await;
+    stage.others_crash().await;
+    let ran = stage.lab.run("rollout status ds/web").await;
+    let failed =
+        "error: daemon set \"web\" rollout failed: revision 1: it failed on 1 of 1 nodes (n0: ";
+    assert!(ran.code == 1 && ran.err.starts_with(failed), "{}", ran.err);
+    stage.lab.stop().await;
+}

@@ -24,8 +24,8 @@ pub(crate) async fn cluster(nodes: &[&str]) -> Cluster {
     cluster
 }
 
-/// Runs the program as the administrator of this cluster.
-pub(crate) async fn muster(cluster: &Cluster, arguments: &[&str]) -> Said {
+/// The program with these arguments, as the administrator of this cluster.
+pub(crate) fn command(cluster: &Cluster, arguments: &[&str]) -> tokio::process::Command {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_muster"));
     command
         .args(arguments)
@@ -36,6 +36,12 @@ pub(crate) async fn muster(cluster: &Cluster, arguments: &[&str]) -> Said {
         .env("NO_COLOR", "1")
         .stdin(Stdio::null())
         .kill_on_drop(true);
+    command
+}
+
+/// Runs the program as the administrator of this cluster.
+pub(crate) async fn muster(cluster: &Cluster, arguments: &[&str]) -> Said {
+    let mut command = command(cluster, arguments);
     let output = tokio::time::timeout(Duration::from_secs(120), command.output())
         .await
         .unwrap_or_else(|_| panic!("muster {arguments:?} does not end"))

@@ -1,14 +1,17 @@
 //! Scenarios of spec/daemonset.md 18 about rollouts, with nodes that really run the pods.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Stdio;
+use std::time::Duration;
 
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET};
 use muster_model::object::Object;
 use muster_testkit::Cluster;
 use muster_testkit::check::{Watchful, Witness};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 
-use crate::muster::{Said, cluster, muster};
+use crate::muster::{Said, cluster, command, muster};
 use crate::{WEB, file};
 
 const RESTARTED_AT: &str = "kubectl.kubernetes.io/restartedAt";
@@ -234,5 +237,50 @@ Pod Template:
     }
     expected.sort();
     assert_eq!(told, expected);
+    cluster.stop().await;
+}
+
+/// Reads lines until one holds this text, which must come.
+async fn line_with(lines: &mut (impl AsyncBufReadExt + Unpin), text: &str) {
+    let mut seen = String::new();
+    let found = async {
+        loop {
+            let before = seen.len();
+            let read = lines.read_line(&mut seen).await.unwrap();
+            assert!(read > 0, "{text:?} was expected: {seen}");
+            if seen[before..].contains(text) {
+                return;
+            }
+        }
+    };
+    let found = tokio::time::timeout(Duration::from_secs(60), found).await;
+    assert!(found.is_ok(), "{text:?} was expected in time");
+}
+
+fn lines<R: AsyncRead + Unpin>(stream: Option<R>) -> BufReader<R> {
+    BufReader::new(stream.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_waits_outlives_a_server_that_is_away() {
+    let mut cluster = running(&["n1"]).await;
+    said(&cluster, "rollout pause ds/web", &[]).await;
+    said(&cluster, "set image ds/web main=img:2", &[]).await;
+    let mut status = command(
+        &cluster,
+        &["rollout", "status", "ds/web", "--revision=2", "-v"],
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let (mut out, mut err) = (lines(status.stdout.take()), lines(status.stderr.take()));
+    line_with(&mut out, "the rollout is paused").await;
+    cluster.stop_server().await;
+    line_with(&mut err, "was refused").await;
+    cluster.start_server().await.unwrap();
+    said(&cluster, "rollout resume ds/web", &[]).await;
+    line_with(&mut out, "successfully rolled out").await;
+    assert_eq!(status.wait().await.unwrap().code(), Some(0));
     cluster.stop().await;
 }

@@ -1,6 +1,7 @@
 //! `muster rollout history`: the revisions of a DaemonSet.
 
 use clap::Args;
+use muster_client::ClientError;
 use muster_model::kind::CONTROLLER_REVISION;
 use muster_model::object::Object;
 use muster_model::reason::annotation;
@@ -45,7 +46,7 @@ pub(super) struct HistoryArgs {
 pub(super) async fn entries(
     server: &Server,
     target: &v1::DaemonSetRef,
-) -> Outcome<Vec<v1::HistoryEntry>> {
+) -> Result<Vec<v1::HistoryEntry>, ClientError> {
     let request = server.connection.request(v1::HistoryRequest {
         daemonset: Some(target.clone()),
     });
@@ -55,7 +56,7 @@ pub(super) async fn entries(
             entries.sort_by_key(|entry| entry.revision);
             Ok(entries)
         }
-        Err(status) => Err(server.connection.fault(&status).into()),
+        Err(status) => Err(server.connection.fault(&status)),
     }
 }
 
@@ -72,7 +73,7 @@ pub(super) async fn history(args: HistoryArgs, session: &mut Session) -> Outcome
     for object in args.targets.find(session, &server, &mut outcomes).await? {
         let shown = match entries(&server, &reference(&object)).await {
             Ok(entries) => show(&object, &entries, &args, &mut session.console),
-            Err(failure) => Err(failure),
+            Err(error) => Err(error.into()),
         };
         outcomes.add(&mut session.console, shown)?;
     }

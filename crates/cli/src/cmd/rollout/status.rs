@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use futures::StreamExt;
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_proto::v1;
 use serde_json::{Value, json};
 
 use super::history::entries;
+use super::states::States;
 use super::{Targets, reference};
 use crate::args::duration;
 use crate::failure::{Failure, Outcome};
@@ -18,8 +18,6 @@ use crate::targets::Outcomes;
 
 /// How many of the nodes that a rollout waits for are named below the bar.
 const WAITING_SHOWN: usize = 8;
-/// How long to wait before a stream that was cut is opened again.
-const REOPEN_AFTER: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -85,8 +83,7 @@ async fn all(session: &mut Session, server: &Server, args: &StatusArgs) -> Outco
 }
 
 /// Fails when another revision than the one that `--revision` names is being rolled out.
-async fn pinned(server: &Server, target: &v1::DaemonSetRef, revision: i64) -> Outcome {
-    let entries = entries(server, target).await?;
+fn pinned(entries: &[v1::HistoryEntry], revision: i64) -> Outcome {
     let latest = entries.last().map_or(0, |entry| entry.revision);
     if latest == revision {
         Ok(())
@@ -107,62 +104,49 @@ async fn follow(
         (session.console.is_terminal && args.watch && args.output.format.is_none()).then(progress);
     let is_yaml = args.output.format == Some(document::Format::Yaml);
     let mut said = Said::default();
+    let mut states = States::of(server, target.clone(), args.watch);
     loop {
-        let request = v1::RolloutStatusRequest {
-            daemonset: Some(target.clone()),
-        };
-        let mut replies = match server.connection.daemonsets().rollout_status(request).await {
-            Ok(replies) => replies.into_inner(),
-            Err(status) => return Err(deleted(server, &status)),
-        };
-        while let Some(reply) = replies.next().await {
-            let reply = match reply {
-                Ok(reply) => reply,
-                Err(status) => {
-                    let error = server.connection.fault(&status);
-                    if !error.is_retryable() {
-                        return Err(deleted(server, &status));
-                    }
-                    break;
+        let reply = states.next().await?;
+        // A template that the controller has not looked at yet has no revision that could be compared.
+        let is_observed = reply.observed_generation >= reply.generation;
+        if args.revision > 0 && (is_observed || !args.watch) {
+            match entries(server, &target).await {
+                Ok(entries) => pinned(&entries, args.revision)?,
+                Err(error) => {
+                    states.cut(error).await?;
+                    continue;
                 }
-            };
-            // A template that the controller has not looked at yet has no revision that could be compared.
-            let is_observed = reply.observed_generation >= reply.generation;
-            if args.revision > 0 && (is_observed || !args.watch) {
-                pinned(server, &target, args.revision).await?;
-            }
-            match (&bar, args.output.format) {
-                (Some(bar), _) => show(bar, &reply),
-                (None, Some(format)) => {
-                    if is_yaml && !said.message.is_empty() {
-                        session.console.line("---")?;
-                    }
-                    document::write(&mut session.console.out, format, &state(&target, &reply))?;
-                }
-                (None, None) => {
-                    for line in said.news(&reply) {
-                        session.console.line(line)?;
-                    }
-                }
-            }
-            session.console.flush()?;
-            said.note(&reply);
-            let has_failed = args.watch && is_observed && failed(&reply);
-            if reply.done || !args.watch || has_failed {
-                if let Some(bar) = &bar {
-                    bar.finish_and_clear();
-                    session.console.line(&reply.message)?;
-                }
-                if has_failed {
-                    let (name, why) = (&target.name, &reply.failed);
-                    let text = format!("daemon set {name:?} rollout failed: {why}");
-                    return Err(Failure::new(text));
-                }
-                return Ok(());
             }
         }
-        // The stream was cut: the next look tells where we are.
-        tokio::time::sleep(REOPEN_AFTER).await;
+        match (&bar, args.output.format) {
+            (Some(bar), _) => show(bar, &reply),
+            (None, Some(format)) => {
+                if is_yaml && !said.message.is_empty() {
+                    session.console.line("---")?;
+                }
+                document::write(&mut session.console.out, format, &state(&target, &reply))?;
+            }
+            (None, None) => {
+                for line in said.news(&reply) {
+                    session.console.line(line)?;
+                }
+            }
+        }
+        session.console.flush()?;
+        said.note(&reply);
+        let has_failed = is_observed && failed(&reply);
+        if reply.done || !args.watch || has_failed {
+            if let Some(bar) = &bar {
+                bar.finish_and_clear();
+                session.console.line(&reply.message)?;
+            }
+            if has_failed {
+                let (name, why) = (&target.name, &reply.failed);
+                let text = format!("daemon set {name:?} rollout failed: {why}");
+                return Err(Failure::new(text));
+            }
+            return Ok(());
+        }
     }
 }
 
@@ -201,15 +185,6 @@ fn state(target: &v1::DaemonSetRef, reply: &v1::RolloutStatusReply) -> Value {
         "available": reply.available, "done": reply.done, "message": reply.message, "waiting": reply.waiting,
         "wave": reply.wave, "waves": reply.waves, "failed": reply.failed, "hold": reply.hold,
     })
-}
-
-fn deleted(server: &Server, status: &tonic::Status) -> Failure {
-    let error = server.connection.fault(status);
-    if error.is_not_found() {
-        Failure::new("object has been deleted")
-    } else {
-        error.into()
-    }
 }
 
 fn progress() -> ProgressBar {
