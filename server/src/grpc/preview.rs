@@ -1,17 +1,20 @@
 //! What a rollout would do, for those who ask before they apply.
 
+mod start;
+
 use std::collections::BTreeMap;
 
 use jiff::SignedDuration;
 use muster_daemonset::preview::{Pace, Preview, Scene, What, preview};
-use muster_daemonset::{DaemonFacts, NodeFacts, PodFacts};
-use muster_model::k8s::api::core::v1::Node;
-use muster_model::kind::{DAEMON_SET, NODE};
+use muster_daemonset::{DaemonFacts, NodeFacts};
+use muster_model::k8s::api::core::v1::{Node, Pod};
+use muster_model::kind::{DAEMON_SET, NODE, POD};
 use muster_model::object::{NamespacedName, Object};
 use muster_proto::v1;
 
 use crate::admit::{self, FieldValidation};
 use crate::auth::{Ask, Caller, Verb, authorize};
+use crate::cache::Cache;
 use crate::daemons::{DaemonView, unreadable};
 use crate::registry::Registry;
 use crate::status::ApiError;
@@ -48,7 +51,7 @@ pub(super) fn preview_one(
         }
         None => None,
     };
-    let (start, start_is_known) = slowest_start(view.as_ref());
+    let (start, start_is_known) = slowest_start(cache, view.as_ref());
     let wanted = wanted(request, view.as_ref())?;
     let template = view
         .as_ref()
@@ -110,18 +113,16 @@ fn check_identity(object: &Object, request: &v1::PreviewRolloutRequest) -> Resul
     }
 }
 
-/// The longest that a pod of this DaemonSet took from its creation until it was ready.
-fn slowest_start(view: Option<&DaemonView>) -> (SignedDuration, bool) {
-    let took = |pod: &PodFacts| Some(pod.ready_since?.duration_since(pod.created?));
-    let slowest = view
-        .into_iter()
-        .flat_map(DaemonView::pods)
-        .filter_map(took)
-        .filter(|took| took.is_positive() || took.is_zero())
-        .max();
-    match slowest {
-        // Timestamps are whole seconds: what took less than one took up to one.
-        Some(took) => (took.max(SignedDuration::from_secs(1)), true),
+/// How long a pod of this DaemonSet takes to be ready, and whether that was seen.
+fn slowest_start(cache: &Cache, view: Option<&DaemonView>) -> (SignedDuration, bool) {
+    let pods = view.into_iter().flat_map(|view| {
+        let namespace = &view.facts.id.namespace;
+        let key = move |name: &str| NamespacedName::new(namespace.clone(), name);
+        view.pods()
+            .filter_map(move |pod| cache.get(&POD, &key(&pod.name))?.typed::<Pod>().ok())
+    });
+    match start::slowest(pods) {
+        Some(took) => (took, true),
         None => (GUESSED_START, false),
     }
 }
