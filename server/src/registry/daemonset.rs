@@ -1,6 +1,8 @@
 //! DaemonSets: the two generations (spec/daemonset.md 5), the annotations that control rollouts, and the admission
 //! checks. The rules themselves are in the model and in the brain.
 
+use std::collections::BTreeMap;
+
 use muster_daemonset::control::Control;
 use muster_model::defaults::daemonset;
 use muster_model::kind::DAEMON_SET;
@@ -25,7 +27,7 @@ impl Strategy for DaemonSets {
         daemonset::annotated_generation(new).map_err(ApiError::bad_request)?;
         daemonset::prepare_update(new, old);
         // What is stored already may be wrong: whoever changes something else is not kept from it.
-        if new.annotations() == old.annotations() {
+        if asked_of_rollouts(new) == asked_of_rollouts(old) {
             return Ok(());
         }
         check_control(new)
@@ -49,16 +51,76 @@ impl Strategy for DaemonSets {
     }
 }
 
-fn check_control(daemon: &Object) -> Result<(), ApiError> {
-    let (control, mut faults) = Control::read(&daemon.annotations());
-    let min_ready = daemon
+/// Where the annotations that control rollouts live. Others change with every template or `apply`.
+const OURS: &str = "muster.dev/";
+
+/// All that is checked by [`check_control`].
+fn asked_of_rollouts(daemon: &Object) -> (BTreeMap<String, String>, i64) {
+    let mut annotations = daemon.annotations();
+    annotations.retain(|name, _| name.starts_with(OURS));
+    (annotations, min_ready_seconds(daemon))
+}
+
+fn min_ready_seconds(daemon: &Object) -> i64 {
+    daemon
         .at("/spec/minReadySeconds")
         .and_then(serde_json::Value::as_i64)
-        .unwrap_or(0);
-    faults.extend(control.check_beside(min_ready));
+        .unwrap_or(0)
+}
+
+fn check_control(daemon: &Object) -> Result<(), ApiError> {
+    let (control, mut faults) = Control::read(&daemon.annotations());
+    faults.extend(control.check_beside(min_ready_seconds(daemon)));
     if faults.is_empty() {
         Ok(())
     } else {
         Err(ApiError::invalid(&DAEMON_SET, daemon.name(), &faults))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A DaemonSet with a progress deadline of a minute.
+    fn daemon(min_ready: i64, image: &str) -> Value {
+        json!({
+            "metadata": {"name": "web", "namespace": "default", "generation": 1,
+                "annotations": {"muster.dev/on-failure": "halt", "muster.dev/progress-deadline": "1m"}},
+            "spec": {"minReadySeconds": min_ready,
+                "template": {"spec": {"containers": [{"name": "c", "image": image}]}}},
+        })
+    }
+
+    fn update(new: Value, old: Value) -> Result<(), ApiError> {
+        let mut new = Object::from_value(new).unwrap();
+        DaemonSets.prepare_update(&mut new, &Object::from_value(old).unwrap())
+    }
+
+    #[test]
+    fn min_ready_seconds_are_not_raised_past_the_progress_deadline() {
+        update(daemon(59, "img:1"), daemon(0, "img:1")).unwrap();
+        let refused = update(daemon(60, "img:1"), daemon(0, "img:1")).unwrap_err();
+        assert!(
+            refused.to_string().contains("longer than minReadySeconds"),
+            "{refused}"
+        );
+        let mut wrong_value = daemon(0, "img:1");
+        wrong_value["metadata"]["annotations"]["muster.dev/paused"] = "perhaps".into();
+        assert!(update(wrong_value, daemon(0, "img:1")).is_err());
+    }
+
+    #[test]
+    fn what_is_stored_and_wrong_keeps_nobody_from_changing_something_else() {
+        // A new template comes with a new number of it, in an annotation.
+        update(daemon(90, "img:2"), daemon(90, "img:1")).unwrap();
+        let mut applied = daemon(90, "img:1");
+        applied["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] =
+            "{}".into();
+        update(applied, daemon(90, "img:1")).unwrap();
+        assert!(update(daemon(80, "img:1"), daemon(90, "img:1")).is_err());
+        update(daemon(30, "img:1"), daemon(90, "img:1")).unwrap();
     }
 }
