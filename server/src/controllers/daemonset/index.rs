@@ -110,7 +110,11 @@ impl Index {
                 self.nodes.remove(&name);
                 self.node_changed(&name)
             }
-            _ => self.remove_dependent(old),
+            _ => {
+                let mut wake = self.disown(old);
+                wake.extend(self.tell_borrowers(old, None));
+                wake
+            }
         }
     }
 
@@ -190,7 +194,7 @@ impl Index {
         if let Some(old) = old
             && old.object().controller().map(|reference| reference.uid) != controller
         {
-            wake.extend(self.remove_dependent(old));
+            wake.extend(self.disown(old));
         }
         let orphan = (new.kind, new.key.clone());
         match controller {
@@ -215,10 +219,25 @@ impl Index {
                 }
             }
         }
+        wake.extend(self.tell_borrowers(new, Some(new)));
         wake
     }
 
-    fn remove_dependent(&mut self, old: &Arc<Stored>) -> Wake {
+    /// The DaemonSets that use a revision without owning it take what became of it; `None`: it is gone.
+    fn tell_borrowers(&mut self, stored: &Stored, now: Option<&Stored>) -> Wake {
+        if *stored.kind != CONTROLLER_REVISION {
+            return Wake::new();
+        }
+        let NamespacedName { namespace, name } = &stored.key;
+        self.sets
+            .values_mut()
+            .filter(|set| set.key().namespace == *namespace)
+            .filter_map(|set| set.borrowed_changed(name, now).then(|| set.key().clone()))
+            .collect()
+    }
+
+    /// A pod or revision is not its former owner's any more, nor an orphan.
+    fn disown(&mut self, old: &Arc<Stored>) -> Wake {
         self.orphans.remove(&(old.kind, old.key.clone()));
         let controller = old.object().controller();
         let key = controller.and_then(|reference| self.by_uid.get(&reference.uid));

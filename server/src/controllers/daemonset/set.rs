@@ -75,7 +75,8 @@ pub(super) struct Set {
     by_node: BTreeMap<NodeName, BTreeSet<PodUid>>,
     to_release: BTreeSet<PodUid>,
     revisions: BTreeMap<String, Arc<Stored>>,
-    /// Revisions of others with our name and data: used, but not owned.
+    /// Revisions of others with our name and data: used, but not owned. Kept as current as its own: what is noted on them
+    /// counts, and they may go with their owner.
     borrowed: BTreeMap<String, RevisionFacts>,
     /// Facts of `revisions` and `borrowed`; `None`: to be taken anew.
     history: Option<Arc<[RevisionFacts]>>,
@@ -226,19 +227,42 @@ impl Set {
         self.forget_history();
     }
 
-    /// Forgets a revision. `true`: it was known.
+    /// Forgets a revision of its own. `true`: it was known.
     pub(super) fn remove_revision(&mut self, name: &str) -> bool {
-        let known = self.revisions.remove(name).is_some() | self.borrowed.remove(name).is_some();
+        let known = self.revisions.remove(name).is_some();
         if known {
             self.forget_history();
         }
         known
     }
 
-    /// Uses a revision of somebody else that has our name and data.
-    pub(super) fn borrow_revision(&mut self, revision: RevisionFacts) {
-        self.borrowed.insert(revision.name.clone(), revision);
+    /// Uses a revision of somebody else that has our name and data. One that is known to be ours is not borrowed besides:
+    /// it would be its own duplicate, and duplicates are deleted.
+    pub(super) fn borrow_revision(&mut self, stored: &Stored) {
+        let controller = stored.object().controller();
+        let is_ours = controller.is_some_and(|reference| reference.uid == self.facts.uid);
+        if is_ours || self.revisions.contains_key(stored.name()) {
+            return;
+        }
+        let facts = RevisionFacts::from_object(stored.object());
+        self.borrowed.insert(facts.name.clone(), facts);
         self.forget_history();
+    }
+
+    /// A revision that it may have borrowed changed, or went (`None`). `true`: it did, and that says something new.
+    pub(super) fn borrowed_changed(&mut self, name: &str, now: Option<&Stored>) -> bool {
+        let Some(known) = self.borrowed.get_mut(name) else {
+            return false;
+        };
+        match now.map(|stored| RevisionFacts::from_object(stored.object())) {
+            Some(facts) if facts == *known => return false,
+            Some(facts) => *known = facts,
+            None => {
+                self.borrowed.remove(name);
+            }
+        }
+        self.forget_history();
+        true
     }
 
     /// Revisions that name this DaemonSet but do not match it any more.

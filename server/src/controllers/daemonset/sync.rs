@@ -386,8 +386,12 @@ impl Inner {
         let count = count.and_then(|count| i32::try_from(count).ok());
         match revision::collision(facts, &existing, count) {
             Collision::Use => {
-                if let Some(set) = self.state.lock().index.sets.get_mut(&facts.id) {
-                    set.borrow_revision(existing);
+                let mut state = self.state.lock();
+                // Read again under the lock: the index may have taken its removal meanwhile, and nobody would tell of it again.
+                if let Some(existing) = cache.get(&CONTROLLER_REVISION, &taken)
+                    && let Some(set) = state.index.sets.get_mut(&facts.id)
+                {
+                    set.borrow_revision(&existing);
                 }
                 Ok(())
             }

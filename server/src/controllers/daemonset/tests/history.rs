@@ -2,7 +2,8 @@ use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, POD};
 use muster_model::object::NamespacedName;
 use serde_json::json;
 
-use super::cluster::{Cluster, web};
+use super::cluster::{Cluster, daemonset, web};
+use crate::cache::Stored;
 use crate::controllers::daemonset::sync::SyncError;
 
 async fn set_image(cluster: &Cluster, image: &'static str) {
@@ -110,6 +111,66 @@ async fn ds_092_a_taken_name_with_the_same_data_is_used() {
     assert_eq!(cluster.sync().await, (1, 0));
     assert_eq!(cluster.revisions().len(), 1);
     assert_eq!(cluster.status("collisionCount"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_of_a_daemonset_that_went_is_made_anew_when_it_is_collected() {
+    let cluster = Cluster::running(2).await;
+    let old = cluster.revisions()[0].clone();
+    cluster.delete(&DAEMON_SET, &web()).await;
+    cluster
+        .create(&DAEMON_SET, daemonset("default", "web"))
+        .await;
+    cluster.settle_down().await;
+    let owner = |stored: &Stored| stored.object().controller().unwrap().uid;
+    assert_eq!(cluster.revisions().len(), 1);
+    assert_eq!(owner(&cluster.revisions()[0]), owner(&old));
+    cluster.queued();
+
+    cluster.delete(&CONTROLLER_REVISION, &old.key).await;
+    assert_eq!(cluster.queued(), ["web"]);
+    cluster.settle_down().await;
+    assert_eq!(cluster.revisions().len(), 1);
+    assert_eq!(owner(&cluster.revisions()[0]), cluster.set().uid());
+
+    for image in ["img:2", "img:1"] {
+        set_image(&cluster, image).await;
+        cluster.settle_down().await;
+    }
+    assert_eq!(cluster.numbers(), [2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_noted_on_a_borrowed_revision_is_seen() {
+    let cluster = Cluster::running(2).await;
+    let old = cluster.revisions()[0].clone();
+    cluster.delete(&DAEMON_SET, &web()).await;
+    cluster
+        .create(&DAEMON_SET, daemonset("default", "web"))
+        .await;
+    cluster.settle_down().await;
+    cluster.queued();
+
+    cluster
+        .edit(&CONTROLLER_REVISION, &old.key, |revision| {
+            revision["metadata"]["annotations"]["muster.dev/failed"] = "n0: it crashes".into();
+        })
+        .await;
+    assert_eq!(cluster.queued(), ["web"]);
+    let failed = || {
+        let mut state = cluster.controller.inner.state.lock();
+        let history = state.index.sets.get_mut(&web()).unwrap().history();
+        history.iter().find_map(|known| known.failed.clone())
+    };
+    assert_eq!(failed().as_deref(), Some("n0: it crashes"));
+
+    // Going back renumbers it, which is seen as well, and it is on trial again.
+    for image in ["img:2", "img:1"] {
+        set_image(&cluster, image).await;
+        cluster.settle_down().await;
+    }
+    assert_eq!(cluster.numbers(), [2, 3]);
+    assert_eq!(failed(), None);
 }
 
 #[tokio::test(start_paused = true)]
