@@ -32,6 +32,19 @@ async fn a_stranger_may_do_nothing() {
         message(&refused),
         "nodes is forbidden: User \"system:anonymous\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"
     );
+    let refused = stranger
+        .daemonsets
+        .clone()
+        .coverage(v1::CoverageRequest {
+            namespace: "edge".into(),
+            ..v1::CoverageRequest::default()
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(
+        message(&refused),
+        "daemonsets.apps is forbidden: User \"system:anonymous\" cannot list resource \"daemonsets\" in API group \"apps\" in the namespace \"edge\""
+    );
     // The object is not even read: its faults are not told to strangers.
     let refused = stranger
         .create(

@@ -15,6 +15,8 @@ pub(crate) struct Console {
     pub(crate) is_terminal: bool,
     /// Whether to colour `out`.
     pub(crate) color: bool,
+    /// Whether `out` has a YAML document already.
+    has_yaml: bool,
 }
 
 /// Whether to colour what goes to this stream.
@@ -42,6 +44,7 @@ impl Console {
             err: Box::new(io::stderr()),
             is_terminal,
             color,
+            has_yaml: false,
         }
     }
 
@@ -54,6 +57,7 @@ impl Console {
             err: Box::new(err.clone()),
             is_terminal: false,
             color: false,
+            has_yaml: false,
         };
         (console, out, err)
     }
@@ -61,6 +65,15 @@ impl Console {
     /// A line on standard output.
     pub(crate) fn line(&mut self, text: impl AsRef<str>) -> io::Result<()> {
         writeln!(self.out, "{}", text.as_ref())
+    }
+
+    /// Writes a YAML document. Every later one is set off from the one before, so that all of them are one stream.
+    pub(crate) fn yaml(&mut self, document: &str) -> io::Result<()> {
+        if self.has_yaml {
+            self.line("---")?;
+        }
+        self.has_yaml = true;
+        self.out.write_all(document.as_bytes())
     }
 
     /// A line on standard error. That it cannot be written is nobody's loss.

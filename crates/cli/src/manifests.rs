@@ -9,7 +9,9 @@ use muster_client::FieldValidation;
 use muster_model::codec;
 use muster_model::kind::{KINDS, Kind, by_api_version};
 use muster_model::object::{NamespacedName, Object};
+use muster_model::selector::Selector;
 
+use crate::args::LabelSelector;
 use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 
@@ -126,6 +128,21 @@ pub(crate) fn load(
             files.filenames.join(", ")
         )));
     }
+    Ok(manifests)
+}
+
+/// The manifests whose labels `-l` asks for; without `-l` all of them.
+pub(crate) fn selected(
+    mut manifests: Vec<Manifest>,
+    selector: &LabelSelector,
+) -> Outcome<Vec<Manifest>> {
+    let parsed = Selector::parse(&selector.text).map_err(|error| {
+        Failure::new(format!(
+            "the provided selector {:?} is not valid: {error}",
+            selector.text
+        ))
+    })?;
+    manifests.retain(|manifest| parsed.matches(&manifest.object.labels()));
     Ok(manifests)
 }
 

@@ -81,6 +81,9 @@ impl TargetArgs {
                 ));
             }
             let named = self.named_by_files(session, server)?;
+            if named.is_empty() {
+                nothing_found(session, server);
+            }
             return get_all(named, session, server, outcomes).await;
         }
         if words.is_empty() {
@@ -114,17 +117,14 @@ impl TargetArgs {
                 }
                 let objects = self.list(&kinds, server).await?;
                 if objects.is_empty() {
-                    session.console.note(format!(
-                        "No resources found in {} namespace.",
-                        server.namespace
-                    ));
+                    nothing_found(session, server);
                 }
                 Ok(objects)
             }
         }
     }
 
-    /// The objects that files name. What the files say of them besides is not looked at.
+    /// The objects that files name, those with the labels of `-l`. What the files say of them besides is not looked at.
     fn named_by_files(
         &self,
         session: &mut Session,
@@ -140,7 +140,7 @@ impl TargetArgs {
             Validate::Ignore,
             &mut session.console,
         )?;
-        Ok(manifests
+        Ok(manifests::selected(manifests, &self.selector)?
             .iter()
             .map(|manifest| (manifest.kind, manifest.name()))
             .collect())
@@ -163,6 +163,14 @@ impl TargetArgs {
         }
         Ok(objects)
     }
+}
+
+/// Tells that there is nothing to act on: no failure, as in kubectl.
+pub(crate) fn nothing_found(session: &mut Session, server: &Server) {
+    session.console.note(format!(
+        "No resources found in {} namespace.",
+        server.namespace
+    ));
 }
 
 async fn get_all(

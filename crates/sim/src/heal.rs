@@ -38,7 +38,7 @@ impl World {
             return;
         }
         let admin = self.cluster.admin();
-        let request = admin.request(CoverageRequest { daemonset: None });
+        let request = admin.request(CoverageRequest::default());
         let reply = answered(async { Ok(admin.daemonsets().coverage(request).await) }).await;
         let rows = match reply {
             Ok(Ok(reply)) => reply.into_inner().rows,

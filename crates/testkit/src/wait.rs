@@ -153,7 +153,10 @@ impl Cluster {
     }
 
     async fn verdicts(&self, daemonset: Option<DaemonSetRef>) -> anyhow::Result<Vec<CoverageRow>> {
-        let request = self.admin().request(CoverageRequest { daemonset });
+        let request = self.admin().request(CoverageRequest {
+            daemonset,
+            ..CoverageRequest::default()
+        });
         let reply = self.admin().daemonsets().coverage(request).await;
         Ok(reply
             .map_err(|status| self.admin().fault(&status))?

@@ -79,9 +79,13 @@ impl DaemonSets {
         let sets = match &request.daemonset {
             Some(_) => vec![self.find(caller, Verb::Get, request.daemonset.as_ref())?],
             None => {
-                let ask = Ask::object(Verb::List, &DAEMON_SET, "", "");
-                authorize(caller, &ask, self.registry.cache())?;
-                self.registry.cache().list(&DAEMON_SET).items
+                let ask = Ask::object(Verb::List, &DAEMON_SET, &request.namespace, "");
+                let cache = self.registry.cache();
+                authorize(caller, &ask, cache)?;
+                match request.namespace.as_str() {
+                    "" => cache.list(&DAEMON_SET).items,
+                    namespace => cache.list_ns(&DAEMON_SET, namespace).items,
+                }
             }
         };
         let mut rows = Vec::new();

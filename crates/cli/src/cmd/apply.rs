@@ -109,7 +109,7 @@ impl ApplyArgs {
         }
         if !self.output.is_table() && !objects.is_empty() {
             structured::write(
-                &mut session.console.out,
+                &mut session.console,
                 &self.output,
                 &objects,
                 objects.len() == 1,

@@ -8,6 +8,7 @@ use muster_proto::v1;
 use serde_json::{Value, json};
 
 use crate::args::duration;
+use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 use crate::output::document;
 use crate::output::table::Columns;
@@ -22,6 +23,7 @@ const TOO_OLD: u8 = 2;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   muster coverage                              each DaemonSet: how many nodes; and each gap, why and since when
+  muster coverage -n edge                      only the DaemonSets of that namespace
   muster coverage --nodes                      each node of each DaemonSet
   muster coverage -o wide                      the same with the rule that decided and what would help
   muster coverage --max-age 5m                 exit with 2 when a node has been without for longer
@@ -60,12 +62,28 @@ impl CoverageArgs {
     /// Runs the command.
     pub(crate) async fn run(self, session: &mut Session) -> Outcome {
         let server = session.connect().await?;
-        let verdicts = Verdicts::ask(&server, None, session.clock.now()).await?;
-        let out = &mut session.console.out;
+        // A context's namespace is no wish to see less than all: only a namespace that was named is.
+        let request = v1::CoverageRequest {
+            namespace: if server.namespace_was_given {
+                server.namespace.clone()
+            } else {
+                String::new()
+            },
+            ..v1::CoverageRequest::default()
+        };
+        let verdicts = Verdicts::ask(&server, request, session.clock.now()).await?;
+        let console = &mut session.console;
+        let out = &mut console.out;
         match self.output {
-            Some(Form::Json) => verdicts.write(out, document::Format::Json)?,
-            Some(Form::Yaml) => verdicts.write(out, document::Format::Yaml)?,
-            _ if verdicts.rows.is_empty() => session.console.note("No DaemonSets, or no nodes"),
+            Some(Form::Json) => verdicts.write(console, document::Format::Json)?,
+            Some(Form::Yaml) => verdicts.write(console, document::Format::Yaml)?,
+            _ if verdicts.rows.is_empty() && server.namespace_was_given => {
+                let namespace = &server.namespace;
+                console.note(format!(
+                    "No DaemonSets in {namespace} namespace, or no nodes"
+                ));
+            }
+            _ if verdicts.rows.is_empty() => console.note("No DaemonSets, or no nodes"),
             Some(Form::Wide) => Columns::new().write(out, "", &by_node(&verdicts, true))?,
             None if self.nodes => Columns::new().write(out, "", &by_node(&verdicts, false))?,
             None => {
@@ -95,13 +113,13 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
-    /// Asks for one DaemonSet's or everybody's. `now` is for a server that does not tell its time.
+    /// Asks for one DaemonSet's, a namespace's, or everybody's. `now` is for a server that does not tell its time.
     pub(super) async fn ask(
         server: &Server,
-        daemonset: Option<v1::DaemonSetRef>,
+        request: v1::CoverageRequest,
         now: Timestamp,
     ) -> Outcome<Self> {
-        let request = server.connection.request(v1::CoverageRequest { daemonset });
+        let request = server.connection.request(request);
         match server.connection.daemonsets().coverage(request).await {
             Ok(reply) => {
                 let reply = reply.into_inner();
@@ -132,9 +150,9 @@ impl Verdicts {
     }
 
     /// Writes one document of all rows.
-    pub(super) fn write(&self, out: &mut dyn std::io::Write, format: document::Format) -> Outcome {
+    pub(super) fn write(&self, console: &mut Console, format: document::Format) -> Outcome {
         let rows: Vec<Value> = self.rows.iter().map(|row| self.document(row)).collect();
-        document::write(out, format, &json!({"rows": rows}))
+        document::write(console, format, &json!({"rows": rows}))
     }
 
     fn document(&self, row: &v1::CoverageRow) -> Value {

@@ -99,7 +99,7 @@ impl DeleteArgs {
         self.check()?;
         let server = session.connect().await?;
         let (targets, is_selected) = self.targets(session, &server).await?;
-        if targets.is_empty() && is_selected {
+        if targets.is_empty() {
             session.console.note("No resources found");
             return Ok(());
         }
@@ -142,6 +142,11 @@ impl DeleteArgs {
         if by_file && !self.resources.is_empty() {
             return Err(Failure::new("give either resources or -f, not both"));
         }
+        if by_file && !self.field_selector.is_empty() {
+            return Err(Failure::new(
+                "--field-selector cannot be used with -f: it selects among what the server has",
+            ));
+        }
         if self.all && !self.selector.text.is_empty() {
             return Err(Failure::new("give either -l or --all, not both"));
         }
@@ -175,7 +180,8 @@ impl DeleteArgs {
                 Validate::Ignore,
                 &mut session.console,
             )?;
-            return Ok((all.iter().map(|m| (m.kind, m.name())).collect(), false));
+            let chosen = manifests::selected(all, &self.selector)?;
+            return Ok((chosen.iter().map(|m| (m.kind, m.name())).collect(), false));
         }
         let kinds = match select::parse(&self.resources)? {
             Selection::Objects(objects) => {

@@ -67,7 +67,7 @@ impl EventsArgs {
             .collect();
         events.sort_by_key(|event| last_seen(event.tree()).and_then(parse));
         if !self.output.is_table() {
-            return structured::write(&mut session.console.out, &self.output, &events, false);
+            return structured::write(&mut session.console, &self.output, &events, false);
         }
         if events.is_empty() && !self.watch {
             session.console.note(if self.all_namespaces {

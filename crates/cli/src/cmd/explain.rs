@@ -43,17 +43,20 @@ impl ExplainArgs {
             )));
         }
         let server = session.connect().await?;
-        let daemonset = v1::DaemonSetRef {
-            namespace: server.namespace.clone(),
-            name: name.clone(),
+        let request = v1::CoverageRequest {
+            daemonset: Some(v1::DaemonSetRef {
+                namespace: server.namespace.clone(),
+                name: name.clone(),
+            }),
+            ..v1::CoverageRequest::default()
         };
         let now = session.clock.now();
-        let mut verdicts = Verdicts::ask(&server, Some(daemonset), now).await?;
+        let mut verdicts = Verdicts::ask(&server, request, now).await?;
         if self.gaps {
             verdicts.rows.retain(|row| !is_covered(row));
         }
         if let Some(format) = self.output.format {
-            return verdicts.write(&mut session.console.out, format);
+            return verdicts.write(&mut session.console, format);
         }
         if verdicts.rows.is_empty() {
             session.console.note(if self.gaps {

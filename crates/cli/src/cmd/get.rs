@@ -87,6 +87,11 @@ impl GetArgs {
         if !self.files.filenames.is_empty() && !self.resources.is_empty() {
             return Err(Failure::new("give either resources or -f, not both"));
         }
+        if !self.files.filenames.is_empty() && !self.field_selector.is_empty() {
+            return Err(Failure::new(
+                "--field-selector cannot be used with -f: it selects among what the server has",
+            ));
+        }
         let selection = if self.files.filenames.is_empty() {
             Some(select::parse(&self.resources)?)
         } else {
@@ -125,6 +130,7 @@ impl GetArgs {
                     Validate::Ignore,
                     &mut session.console,
                 )?;
+                let all = manifests::selected(all, &self.selector)?;
                 self.fetch(&server, all.iter().map(|m| (m.kind, m.name())).collect())
                     .await
             }
@@ -232,7 +238,7 @@ impl GetArgs {
             if objects.is_empty() && (single || !found.failures.is_empty()) {
                 return Ok(());
             }
-            return structured::write(&mut console.out, &self.output, &objects, single);
+            return structured::write(console, &self.output, &objects, single);
         }
         let mut first = true;
         for (kind, objects) in found
@@ -304,10 +310,7 @@ impl GetArgs {
                 let row = view.row(kind, &object, session.now());
                 widths.write(&mut session.console.out, "", &[row])?;
             } else {
-                if matches!(self.output, Format::Yaml) {
-                    session.console.line("---")?;
-                }
-                structured::write(&mut session.console.out, &self.output, &[object], true)?;
+                structured::write(&mut session.console, &self.output, &[object], true)?;
                 if matches!(self.output, Format::JsonPath(_)) {
                     session.console.line("")?;
                 }

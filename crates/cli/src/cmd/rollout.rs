@@ -116,7 +116,7 @@ impl OutputArg {
         if self.output.is_table() {
             Ok(console.line(format!("{} {done}", title(&object)))?)
         } else {
-            structured::write(&mut console.out, &self.output, &[object], true)
+            structured::write(console, &self.output, &[object], true)
         }
     }
 }

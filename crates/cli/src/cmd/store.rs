@@ -101,7 +101,7 @@ fn verify(args: &VerifyArgs, session: &mut Session) -> Outcome {
             "directory": directory.display().to_string(), "storeId": report.store_id, "objects": report.keys,
             "bytes": report.value_bytes, "revision": report.revision.0,
         });
-        return document::write(&mut session.console.out, format, &found);
+        return document::write(&mut session.console, format, &found);
     }
     session.console.line(format!(
         "{}: whole: {} objects, {} bytes, revision {}, store {}",

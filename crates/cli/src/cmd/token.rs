@@ -265,7 +265,7 @@ async fn list(args: &ListArgs, session: &mut Session) -> Outcome {
     let known = secrets.iter().map(Known::of);
     if let Some(format) = args.output.format {
         let tokens: Vec<Value> = known.map(|token| token.value(now)).collect();
-        return document::write(&mut session.console.out, format, &json!({"tokens": tokens}));
+        return document::write(&mut session.console, format, &json!({"tokens": tokens}));
     }
     if secrets.is_empty() {
         session

@@ -40,10 +40,10 @@ impl VersionArgs {
                 Err(failure) => outcome = Err(failure),
             }
         }
-        let out = &mut session.console.out;
+        let console = &mut session.console;
         match self.output.format {
-            Some(format) => document::write(out, format, &versions)?,
-            None => out.write_all(plain(&versions).as_bytes())?,
+            Some(format) => document::write(console, format, &versions)?,
+            None => console.out.write_all(plain(&versions).as_bytes())?,
         }
         outcome
     }

@@ -284,9 +284,7 @@ impl World {
             .list(&POD, "", &ListOptions::default())
             .await?
             .items;
-        let request = admin
-            .connection
-            .request(v1::CoverageRequest { daemonset: None });
+        let request = admin.connection.request(v1::CoverageRequest::default());
         let coverage = match admin.connection.daemonsets().coverage(request).await {
             Ok(reply) => reply.into_inner().rows,
             Err(status) => return Err(admin.connection.fault(&status).into()),

@@ -1,10 +1,9 @@
 //! `-o json|yaml` of what is no object of the API: verdicts, rollouts, tokens, versions.
 
-use std::io::Write;
-
 use serde_json::Value;
 
 use super::yaml;
+use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 
 /// The forms that scripts read.
@@ -31,14 +30,14 @@ pub(crate) struct FormatArg {
 }
 
 /// Writes one document, ending with a newline.
-pub(crate) fn write(out: &mut dyn Write, format: Format, value: &Value) -> Outcome {
+pub(crate) fn write(console: &mut Console, format: Format, value: &Value) -> Outcome {
     match format {
         Format::Json => {
             let text = serde_json::to_string_pretty(value)
                 .map_err(|error| Failure::new(error.to_string()))?;
-            writeln!(out, "{text}")?;
+            console.line(text)?;
         }
-        Format::Yaml => out.write_all(yaml::to_text(value)?.as_bytes())?,
+        Format::Yaml => console.yaml(&yaml::to_text(value)?)?,
     }
     Ok(())
 }

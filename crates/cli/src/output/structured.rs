@@ -1,13 +1,12 @@
 //! `-o json|yaml|name|jsonpath=...|custom-columns=...`.
 
-use std::io::Write;
-
 use muster_model::object::Object;
 use serde_json::{Value, json};
 
 use super::jsonpath::Template;
 use super::table::Columns;
 use super::yaml;
+use crate::console::Console;
 use crate::failure::{Failure, Outcome};
 
 /// The forms of output.
@@ -90,7 +89,7 @@ pub(crate) fn shown(object: &Object) -> Value {
 
 /// Writes one object (`single`), or a `List` of them.
 pub(crate) fn write(
-    out: &mut dyn Write,
+    console: &mut Console,
     format: &Format,
     objects: &[Object],
     single: bool,
@@ -99,6 +98,7 @@ pub(crate) fn write(
         [only] if single => shown(only),
         _ => list(objects),
     };
+    let out = &mut console.out;
     match format {
         Format::Table { .. } => return Err(Failure::new("a table needs its kind")),
         Format::Json => {
@@ -107,7 +107,7 @@ pub(crate) fn write(
             // kubectl indents by four.
             writeln!(out, "{}", wider(&text))?;
         }
-        Format::Yaml => out.write_all(yaml::to_text(&whole())?.as_bytes())?,
+        Format::Yaml => console.yaml(&yaml::to_text(&whole())?)?,
         Format::Name => {
             for object in objects {
                 writeln!(out, "{}", name_of(object))?;
@@ -191,9 +191,10 @@ mod tests {
     }
 
     fn render(format: &str, objects: &[Object], single: bool) -> String {
-        let mut out = Vec::new();
-        write(&mut out, &Format::parse(format).unwrap(), objects, single).unwrap();
-        String::from_utf8(out).unwrap()
+        let (mut console, out, _) = Console::captured();
+        let format = Format::parse(format).unwrap();
+        write(&mut console, &format, objects, single).unwrap();
+        out.text()
     }
 
     #[test]

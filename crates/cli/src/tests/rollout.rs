@@ -211,3 +211,112 @@ async fn an_undo_is_shown_before_it_is_done() {
     assert_eq!(at(&lab, "ds/web", image).await, "nginx:1.27");
     lab.stop().await;
 }
+
+/// Gives `web` this image and returns the name of its new revision.
+async fn rolled(lab: &Lab, image: &str) -> String {
+    lab.ok(&format!("set image ds/web web={image}")).await;
+    lab.ok("rollout status ds/web").await;
+    format!("controllerrevision/{}", newest(lab).await)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_that_is_shown_goes_back_to_the_same_revision_as_one_that_is_done() {
+    let lab = lab().await;
+    let image = ".spec.template.spec.containers[0].image";
+    let failed = rolled(&lab, "nginx:1.28").await;
+    rolled(&lab, "nginx:1.29").await;
+    lab.ok(&format!("annotate {failed} muster.dev/failed=crash"))
+        .await;
+    for who in ["client", "server"] {
+        let line = format!("rollout undo ds/web --dry-run={who} -o jsonpath={{{image}}}");
+        assert_eq!(lab.ok(&line).await, "nginx:1.27", "{who}");
+    }
+    let first = lab.ok("rollout history ds/web -o name").await;
+    let first = first.lines().next().unwrap();
+    lab.ok(&format!("annotate {first} muster.dev/failed=crash"))
+        .await;
+    for more in ["", " --dry-run=client", " --dry-run=server"] {
+        assert_eq!(
+            refused(&lab.run(&format!("rollout undo ds/web{more}")).await),
+            "error: the last revision, 2, failed: name the one to roll back to with --to-revision"
+        );
+    }
+    lab.ok("rollout undo ds/web --to-revision=2").await;
+    assert_eq!(at(&lab, "ds/web", image).await, "nginx:1.28");
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_selector_beside_files_chooses_among_what_they_name() {
+    let lab = lab().await;
+    let text = format!("{WEB}---\n{}", WEB.replace("web", "log"));
+    let both = lab.file("both.yaml", &text);
+    let log = format!("-f {both} -l app=log");
+    for (line, said) in [
+        ("rollout restart", "daemonset.apps/log restarted\n"),
+        (
+            "rollout undo --to-revision=1",
+            "daemonset.apps/log rolled back\n",
+        ),
+        ("rollout pause", "daemonset.apps/log paused\n"),
+        ("rollout resume", "daemonset.apps/log resumed\n"),
+        (
+            "set image *=nginx:1.30",
+            "daemonset.apps/log image updated\n",
+        ),
+        ("set env A=1", "daemonset.apps/log env updated\n"),
+        ("get -o name", "daemonset.apps/log\n"),
+        (
+            "delete --dry-run=client",
+            "daemonset.apps \"log\" deleted (dry run)\n",
+        ),
+    ] {
+        assert_eq!(lab.ok(&format!("{line} {log}")).await, said, "{line}");
+    }
+    let plan = lab.ok(&format!("rollout plan {log}")).await;
+    assert!(plan.starts_with("daemonset.apps/log: "), "{plan}");
+    assert!(!plan.contains("/web"), "{plan}");
+    let none = format!("-f {both} -l app=nobody");
+    for line in [
+        "rollout restart",
+        "rollout status",
+        "rollout plan",
+        "set image *=nginx:2",
+        "get",
+    ] {
+        let ran = lab.run(&format!("{line} {none}")).await;
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.as_str()),
+            (0, "", "No resources found in default namespace.\n"),
+            "{line}"
+        );
+    }
+    let ran = lab.run(&format!("delete {none}")).await;
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (0, "", "No resources found\n")
+    );
+    for (line, why) in [
+        (
+            "delete -l app==,=",
+            "the provided selector \"app==,=\" is not valid: ",
+        ),
+        (
+            "delete --field-selector=metadata.name=log",
+            "--field-selector cannot be used with -f: ",
+        ),
+        (
+            "get --field-selector=metadata.name=log",
+            "--field-selector cannot be used with -f: ",
+        ),
+    ] {
+        let ran = lab.run(&format!("{line} -f {both}")).await;
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{line}");
+        assert!(ran.err.starts_with(&format!("error: {why}")), "{}", ran.err);
+    }
+    let left = "daemonset.apps/log\ndaemonset.apps/web\n";
+    assert_eq!(lab.ok("get ds -o name").await, left);
+    lab.ok(&format!("delete {log}")).await;
+    assert_eq!(lab.ok("get ds -o name").await, "daemonset.apps/web\n");
+    lab.stop().await;
+}

@@ -1,5 +1,6 @@
 //! What scripts rely on: documents that can be read, exit codes, quiet pipes.
 
+use muster_model::codec::read_manifests;
 use serde_json::{Value, json};
 
 use super::{Lab, WEB, run};
@@ -31,6 +32,48 @@ async fn whatever_is_shown_can_be_had_as_json() {
     assert_eq!(document(&lab, "events -o json").await["kind"], "List");
     let yaml = lab.ok("coverage -o yaml").await;
     assert_eq!(yaml, "rows: []\n");
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn yaml_of_several_is_one_stream_of_documents() {
+    let lab = Lab::start().await;
+    let (web, log) = (
+        lab.file("web.yaml", WEB),
+        lab.file("log.yaml", &WEB.replace("web", "log")),
+    );
+    let files = format!("-f {web} -f {log}");
+    lab.ok(&format!("apply {files}")).await;
+    lab.ok("rollout status ds").await;
+    let objects = async |line: &str| {
+        let text = lab.ok(&format!("{line} -o yaml")).await;
+        assert!(!text.starts_with("---"), "{line}: {text}");
+        let documents = read_manifests("stdout", text.as_bytes());
+        let documents = documents.unwrap_or_else(|error| panic!("{line}: {error}\n{text}"));
+        documents.len()
+    };
+    for line in [
+        "rollout restart ds",
+        "rollout pause ds",
+        "rollout resume ds",
+        "rollout undo ds --to-revision=1 --dry-run=client",
+        "rollout undo ds --to-revision=1",
+        "set image ds --all *=nginx:2",
+        "set env ds --all A=1",
+    ] {
+        assert_eq!(objects(line).await, 2, "{line}");
+    }
+    // A list of each one's revisions, and what is no object of the API.
+    for line in [
+        "rollout history ds",
+        "rollout status ds --watch=false",
+        &format!("rollout plan {files}"),
+    ] {
+        let text = lab.ok(&format!("{line} -o yaml")).await;
+        let starts: Vec<&str> = text.lines().filter(|line| *line == "---").collect();
+        assert_eq!(starts.len(), 1, "{line}: {text}");
+        assert!(!text.starts_with("---"), "{line}: {text}");
+    }
     lab.stop().await;
 }
 

@@ -212,3 +212,34 @@ async fn a_first_revision_that_fails_with_nothing_to_go_back_to_ends_the_status_
     assert!(ran.code == 1 && ran.err.starts_with(failed), "{}", ran.err);
     stage.lab.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coverage_is_of_the_namespace_that_is_named_or_of_all() {
+    let stage = Stage::with_nodes(1).await;
+    for namespace in ["default", "edge"] {
+        let text = WEB.replacen(
+            "  name: web",
+            &format!("  name: web\n  namespace: {namespace}"),
+            1,
+        );
+        let file = stage.lab.file("web.yaml", &text);
+        let line = format!("apply --create-namespace -f {file}");
+        stage.lab.ok(&line).await;
+    }
+    let rows = async |line: &str| {
+        let text = stage.lab.ok(&format!("{line} -o json")).await;
+        let rows: Value = serde_json::from_str(&text).unwrap();
+        let rows = rows["rows"].as_array().unwrap().clone();
+        let named = rows.iter().map(|row| row["namespace"].as_str().unwrap());
+        named.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(rows("coverage").await, "default edge");
+    assert_eq!(rows("coverage -n edge").await, "edge");
+    assert_eq!(rows("coverage -n default").await, "default");
+    let ran = stage.lab.run("coverage -n nowhere --max-age=0").await;
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (0, "", "No DaemonSets in nowhere namespace, or no nodes\n")
+    );
+    stage.lab.stop().await;
+}

@@ -109,7 +109,7 @@ fn history_objects(
     if is_single && objects.is_empty() {
         return Err(no_revision());
     }
-    structured::write(&mut console.out, &args.output, &objects, is_single)
+    structured::write(console, &args.output, &objects, is_single)
 }
 
 /// The ControllerRevision of an entry.

@@ -17,7 +17,7 @@ use crate::manifests::{self, DefaultNamespace, Validate};
 use crate::output::document::{self, FormatArg};
 use crate::output::table::Columns;
 use crate::session::{Server, Session};
-use crate::targets::Outcomes;
+use crate::targets::{Outcomes, nothing_found};
 
 /// Nodes that a line names.
 const NODES_NAMED: usize = 12;
@@ -74,6 +74,7 @@ async fn dry_runs(
         args.validate,
         &mut session.console,
     )?;
+    let manifests = manifests::selected(manifests, &args.targets.by.selector)?;
     let options = WriteOptions {
         dry_run: true,
         field_manager: FIELD_MANAGER.to_owned(),
@@ -92,7 +93,9 @@ async fn dry_runs(
             }
         }
     }
-    if objects.is_empty() && manifests.iter().all(|one| *one.kind != DAEMON_SET) {
+    if manifests.is_empty() {
+        nothing_found(session, server);
+    } else if objects.is_empty() && manifests.iter().all(|one| *one.kind != DAEMON_SET) {
         return Err(Failure::new(
             "no DaemonSet in the manifests: only they have rollouts",
         ));
@@ -132,7 +135,7 @@ fn show(
     reply: &v1::PreviewRolloutReply,
 ) -> Outcome {
     if let Some(format) = args.output.format {
-        return document::write(&mut console.out, format, &as_document(object, reply));
+        return document::write(console, format, &as_document(object, reply));
     }
     console.line(headline(object, reply))?;
     if !reply.steps.is_empty() {

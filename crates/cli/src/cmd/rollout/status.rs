@@ -102,7 +102,6 @@ async fn follow(
 ) -> Outcome {
     let bar =
         (session.console.is_terminal && args.watch && args.output.format.is_none()).then(progress);
-    let is_yaml = args.output.format == Some(document::Format::Yaml);
     let mut said = Said::default();
     let mut states = States::of(server, target.clone(), args.watch);
     loop {
@@ -121,10 +120,7 @@ async fn follow(
         match (&bar, args.output.format) {
             (Some(bar), _) => show(bar, &reply),
             (None, Some(format)) => {
-                if is_yaml && !said.message.is_empty() {
-                    session.console.line("---")?;
-                }
-                document::write(&mut session.console.out, format, &state(&target, &reply))?;
+                document::write(&mut session.console, format, &state(&target, &reply))?;
             }
             (None, None) => {
                 for line in said.news(&reply) {

@@ -4,6 +4,7 @@ use clap::Args;
 use muster_model::apply::LAST_APPLIED;
 use muster_model::kind::DAEMON_SET;
 use muster_model::object::Object;
+use muster_model::reason::annotation;
 use muster_proto::v1;
 use serde_json::Value;
 
@@ -17,14 +18,14 @@ use crate::targets::Outcomes;
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  muster rollout undo ds/web                   the revision before the current one
+  muster rollout undo ds/web                   the last revision before the current one that did not fail
   muster rollout undo ds/web --to-revision=3   that one
   muster rollout undo ds/web --dry-run=client  show what it would go back to
   muster rollout undo ds -l tier=edge          every DaemonSet with a label")]
 pub(super) struct UndoArgs {
     #[command(flatten)]
     targets: Targets,
-    /// The revision to go back to; 0: the one before the current
+    /// The revision to go back to; 0: the last one before the current that did not fail
     #[arg(
         long,
         value_name = "NUMBER",
@@ -53,10 +54,7 @@ async fn one(args: &UndoArgs, session: &mut Session, server: &Server, object: Ob
     let target = reference(&object);
     let entries = entries(server, &target).await?;
     let entry = match args.to_revision {
-        0 => {
-            let before_the_last = entries.iter().rev().nth(1);
-            before_the_last.ok_or_else(|| Failure::new("no last revision to roll back to"))?
-        }
+        0 => earlier(&entries)?,
         wanted => entries
             .iter()
             .find(|entry| entry.revision == wanted)
@@ -96,6 +94,24 @@ async fn one(args: &UndoArgs, session: &mut Session, server: &Server, object: Ob
     let done = format!("{done}{}", args.dry_run.mode.suffix());
     let changed = object_of(&reply.object, &DAEMON_SET)?;
     args.output.tell(&mut session.console, changed, &done)
+}
+
+/// The newest revision before the present one that has not failed, as the server chooses it: what has failed is gone
+/// back to only by its number.
+fn earlier(entries: &[v1::HistoryEntry]) -> Outcome<&v1::HistoryEntry> {
+    let mut failed = None;
+    for entry in entries.iter().rev().skip(1) {
+        if revision_of(entry)?.annotation(annotation::FAILED).is_none() {
+            return Ok(entry);
+        }
+        failed.get_or_insert(entry.revision);
+    }
+    Err(match failed {
+        Some(failed) => Failure::new(format!(
+            "the last revision, {failed}, failed: name the one to roll back to with --to-revision"
+        )),
+        None => Failure::new("no last revision to roll back to"),
+    })
 }
 
 /// What the DaemonSet would go back to, without asking the server.

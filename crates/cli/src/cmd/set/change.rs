@@ -79,7 +79,7 @@ impl ChangeArgs {
             let suffix = self.dry_run.mode.suffix();
             return Ok(console.line(format!("{} {done}{suffix}", name_of(&changed)))?);
         }
-        structured::write(&mut console.out, &self.output, &[changed], true)
+        structured::write(console, &self.output, &[changed], true)
     }
 }
 
