@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Diff(cmd::diff::DiffArgs),
     /// Delete objects
     Delete(cmd::delete::DeleteArgs),
-    /// Watch, list, undo, restart, pause, resume and promote rollouts of DaemonSets
+    /// Watch, plan, list, undo, restart, pause, resume and promote rollouts of DaemonSets
     Rollout(cmd::rollout::RolloutArgs),
     /// Set the image or the environment of containers
     Set(cmd::set::SetArgs),

@@ -118,6 +118,16 @@ pub(crate) fn parse(words: &[String]) -> Outcome<Selection> {
     ))
 }
 
+/// A name stands for one object, and `-A` for many of that name: refused, rather than taken for the present namespace.
+pub(crate) fn one_namespace(objects: &[(&'static Kind, String)], all_namespaces: bool) -> Outcome {
+    if all_namespaces && objects.iter().any(|(kind, _)| kind.namespaced) {
+        return Err(Failure::new(
+            "a resource cannot be retrieved by name across all namespaces",
+        ));
+    }
+    Ok(())
+}
+
 /// Exactly one object: `ds/web`, `ds web`, or only `web` when `default` says which kind is meant.
 pub(crate) fn parse_one(
     words: &[String],

@@ -190,6 +190,7 @@ impl DeleteArgs {
                         "name cannot be provided when a selector or --all is specified",
                     ));
                 }
+                select::one_namespace(&objects, self.all_namespaces)?;
                 return Ok((
                     objects
                         .iter()

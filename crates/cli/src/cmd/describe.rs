@@ -40,6 +40,14 @@ impl DescribeArgs {
     /// Runs the command.
     pub(crate) async fn run(self, session: &mut Session) -> Outcome {
         let selection = select::parse(&self.resources)?;
+        if let Selection::Objects(named) = &selection {
+            if !self.selector.text.is_empty() {
+                return Err(Failure::new(
+                    "selectors may not be specified when resources are selected by name",
+                ));
+            }
+            select::one_namespace(named, self.all_namespaces)?;
+        }
         let server = session.connect().await?;
         let mut failed = false;
         let mut objects: Vec<(&'static Kind, Object)> = Vec::new();
@@ -60,6 +68,7 @@ impl DescribeArgs {
                 }
             }
             Selection::Kinds(kinds) => {
+                let is_scoped = !self.all_namespaces && kinds.iter().all(|kind| kind.namespaced);
                 let options = ListOptions {
                     label_selector: self.selector.text.clone(),
                     ..ListOptions::default()
@@ -72,10 +81,11 @@ impl DescribeArgs {
                     objects.extend(list.items.into_iter().map(|object| (kind, object)));
                 }
                 if objects.is_empty() {
-                    session.console.note(format!(
-                        "No resources found in {} namespace.",
-                        server.namespace
-                    ));
+                    session.console.note(if is_scoped {
+                        format!("No resources found in {} namespace.", server.namespace)
+                    } else {
+                        "No resources found".to_owned()
+                    });
                 }
             }
         }

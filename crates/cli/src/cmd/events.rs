@@ -66,7 +66,7 @@ impl EventsArgs {
             .filter(|event| self.wants(event))
             .collect();
         events.sort_by_key(|event| last_seen(event.tree()).and_then(parse));
-        if !self.output.is_table() {
+        if !self.output.is_table() && !self.watch {
             return structured::write(&mut session.console, &self.output, &events, false);
         }
         if events.is_empty() && !self.watch {
@@ -78,13 +78,19 @@ impl EventsArgs {
             return Ok(());
         }
         let mut columns = Columns::new();
-        let mut rows = Vec::new();
-        if !self.no_headers {
-            rows.push(self.header());
+        if self.output.is_table() {
+            let mut rows = Vec::new();
+            if !self.no_headers {
+                rows.push(self.header());
+            }
+            let now = session.now();
+            rows.extend(events.iter().map(|event| self.row(event, now)));
+            columns.write(&mut session.console.out, "", &rows)?;
+        } else {
+            for event in events {
+                structured::write_next(&mut session.console, &self.output, event)?;
+            }
         }
-        let now = session.now();
-        rows.extend(events.iter().map(|event| self.row(event, now)));
-        columns.write(&mut session.console.out, "", &rows)?;
         if !self.watch {
             return Ok(());
         }
@@ -98,9 +104,14 @@ impl EventsArgs {
         loop {
             session.console.flush()?;
             let (what, event) = follow.next().await?;
-            if what != WatchEventType::Deleted && self.wants(&event) {
+            if what == WatchEventType::Deleted || !self.wants(&event) {
+                continue;
+            }
+            if self.output.is_table() {
                 let row = self.row(&event, session.now());
                 columns.write(&mut session.console.out, "", &[row])?;
+            } else {
+                structured::write_next(&mut session.console, &self.output, event)?;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `muster get`: tables and objects.
 
 use std::cmp::Ordering;
+use std::path::Path;
 
 use clap::Args;
 use muster_client::{ClientError, ListOptions};
@@ -103,13 +104,13 @@ impl GetArgs {
                 "selectors may not be specified when resources are selected by name",
             ));
         }
-        if named && self.all_namespaces {
-            return Err(Failure::new(
-                "a resource cannot be retrieved by name across all namespaces",
-            ));
+        if let Some(Selection::Objects(objects)) = &selection {
+            select::one_namespace(objects, self.all_namespaces)?;
         }
         let server = session.connect().await?;
         let several = selection.as_ref().is_some_and(Selection::has_several_kinds);
+        let mut single =
+            matches!(&selection, Some(Selection::Objects(objects)) if objects.len() == 1);
         let mut found = match &selection {
             Some(Selection::Kinds(kinds)) => self.list(&server, kinds).await,
             Some(Selection::Objects(objects)) => {
@@ -131,6 +132,9 @@ impl GetArgs {
                     &mut session.console,
                 )?;
                 let all = manifests::selected(all, &self.selector)?;
+                // One object of one file is shown as one object, what a folder or a pipe holds as a list.
+                single = all.len() == 1
+                    && matches!(self.files.filenames.as_slice(), [only] if Path::new(only).is_file());
                 self.fetch(&server, all.iter().map(|m| (m.kind, m.name())).collect())
                     .await
             }
@@ -141,7 +145,6 @@ impl GetArgs {
             }
         }
         let several = several || found.groups.len() > 1;
-        let single = matches!(&selection, Some(Selection::Objects(objects)) if objects.len() == 1);
         let mut widths = Columns::new();
         if !self.watch_only {
             self.print(session, &server, &found, several, single, &mut widths)?;
@@ -310,10 +313,7 @@ impl GetArgs {
                 let row = view.row(kind, &object, session.now());
                 widths.write(&mut session.console.out, "", &[row])?;
             } else {
-                structured::write(&mut session.console, &self.output, &[object], true)?;
-                if matches!(self.output, Format::JsonPath(_)) {
-                    session.console.line("")?;
-                }
+                structured::write_next(&mut session.console, &self.output, object)?;
             }
         }
     }

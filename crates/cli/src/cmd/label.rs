@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use muster_client::{ListOptions, PatchType, WriteOptions};
+use muster_client::{ClientError, ListOptions, PatchType, WriteOptions};
 use muster_model::kind::Kind;
 use muster_model::object::{NamespacedName, Object};
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ use crate::session::{Server, Session};
 /// What to set on what.
 #[derive(Debug, Args)]
 struct ChangeArgs {
-    /// KIND NAME... or KIND/NAME..., then KEY=VALUE to set and KEY- to remove
+    /// KIND NAME..., KIND/NAME..., or KIND with -l or --all, then KEY=VALUE to set and KEY- to remove
     #[arg(value_name = "WORDS", required = true, num_args = 1..)]
     words: Vec<String>,
     #[command(flatten)]
@@ -115,13 +115,18 @@ impl ChangeArgs {
                 field.name.trim_end_matches('s')
             )));
         }
+        if self.all && !self.selector.text.is_empty() {
+            return Err(Failure::new(
+                "cannot set --all and --selector at the same time",
+            ));
+        }
         let server = session.connect().await?;
-        let mut failed = false;
-        for (kind, object) in self.objects(&server, select::parse(&targets)?).await? {
+        let selection = select::parse(&targets)?;
+        let is_one = matches!(&selection, Selection::Objects(named) if named.len() == 1);
+        let (objects, mut failed) = self.objects(session, &server, selection).await?;
+        for (kind, object) in objects {
             if self.list {
-                for (key, value) in values(&object, field) {
-                    session.console.line(format!("{key}={value}"))?;
-                }
+                list(session, kind, &object, field, is_one)?;
                 continue;
             }
             match self.change(&server, kind, &object, field, &changes).await {
@@ -145,12 +150,15 @@ impl ChangeArgs {
         }
     }
 
+    /// The objects that are meant. One that is missing is told and does not hide the others; then the second value is
+    /// true.
     async fn objects(
         &self,
+        session: &mut Session,
         server: &Server,
         selection: Selection,
-    ) -> Outcome<Vec<(&'static Kind, Object)>> {
-        let mut objects = Vec::new();
+    ) -> Outcome<(Vec<(&'static Kind, Object)>, bool)> {
+        let (mut objects, mut failed) = (Vec::new(), false);
         match selection {
             Selection::Objects(named) => {
                 if self.all || !self.selector.text.is_empty() {
@@ -159,13 +167,16 @@ impl ChangeArgs {
                     ));
                 }
                 for (kind, name) in named {
-                    objects.push((
-                        kind,
-                        server
-                            .resources()
-                            .get(kind, &server.named(kind, &name))
-                            .await?,
-                    ));
+                    let name = server.named(kind, &name);
+                    match server.resources().get(kind, &name).await {
+                        Ok(object) => objects.push((kind, object)),
+                        // Nobody answers: neither for the next.
+                        Err(error @ ClientError::Connect(_)) => return Err(error.into()),
+                        Err(error) => {
+                            failed = true;
+                            session.console.note(Failure::from(error).text);
+                        }
+                    }
                 }
             }
             Selection::Kinds(kinds) => {
@@ -187,7 +198,7 @@ impl ChangeArgs {
                 }
             }
         }
-        Ok(objects)
+        Ok((objects, failed))
     }
 
     async fn change(
@@ -223,6 +234,26 @@ impl ChangeArgs {
             .await?;
         Ok(word)
     }
+}
+
+/// What is set on an object; of several objects each has its name above, in kubectl's words.
+fn list(
+    session: &mut Session,
+    kind: &Kind,
+    object: &Object,
+    field: &Field,
+    is_one: bool,
+) -> Outcome {
+    let console = &mut session.console;
+    let indent = if is_one { "" } else { " " };
+    if !is_one {
+        let (kind, group, name) = (kind.kind, kind.group, object.name());
+        console.line(format!("Listing {} for {kind}.{group}/{name}:", field.name))?;
+    }
+    for (key, value) in values(object, field) {
+        console.line(format!("{indent}{key}={value}"))?;
+    }
+    Ok(())
 }
 
 fn values(object: &Object, field: &Field) -> BTreeMap<String, String> {

@@ -52,6 +52,11 @@ impl TaintArgs {
     pub(crate) async fn run(self, session: &mut Session) -> Outcome {
         let by_selection = self.all || !self.selector.text.is_empty();
         let (names, changes) = split(&self.words, by_selection).map_err(Failure::new)?;
+        if self.all && !self.selector.text.is_empty() {
+            return Err(Failure::new(
+                "cannot set --all and --selector at the same time",
+            ));
+        }
         let server = session.connect().await?;
         let (nodes, mut failed) =
             select::nodes(session, &server, &names, &self.selector.text).await?;

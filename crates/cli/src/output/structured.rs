@@ -125,6 +125,15 @@ pub(crate) fn write(
     Ok(())
 }
 
+/// Writes one object of those that come one after the other: each begins a line of its own.
+pub(crate) fn write_next(console: &mut Console, format: &Format, object: Object) -> Outcome {
+    write(console, format, &[object], true)?;
+    if matches!(format, Format::JsonPath(_)) {
+        console.line("")?;
+    }
+    Ok(())
+}
+
 fn custom_row(columns: &[(String, Template)], object: &Object) -> Vec<String> {
     let tree = shown(object);
     let cell = |(_, template): &(String, Template)| {

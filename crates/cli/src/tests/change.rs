@@ -109,3 +109,41 @@ async fn a_token_joins_a_node_until_it_is_deleted() {
     );
     lab.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn labels_of_several_are_listed_by_name_and_a_missing_one_stops_no_other() {
+    let lab = Lab::start().await;
+    let (web, log) = (
+        lab.file("web.yaml", WEB),
+        lab.file("log.yaml", &WEB.replace("web", "log")),
+    );
+    lab.ok(&format!("apply -f {web} -f {log}")).await;
+    let ran = lab.run("label ds nobody web tier=edge").await;
+    assert_eq!(
+        (ran.code, ran.out.as_str(), ran.err.as_str()),
+        (
+            1,
+            "daemonset.apps/web labeled\n",
+            "Error from server (NotFound): daemonsets.apps \"nobody\" not found\n"
+        )
+    );
+    assert_eq!(
+        lab.ok("label ds --all --list").await,
+        "Listing labels for DaemonSet.apps/log:\n app=log\n\
+         Listing labels for DaemonSet.apps/web:\n app=web\n tier=edge\n"
+    );
+    for line in [
+        "label ds --all -l app=web a=b",
+        "taint node --all -l app=web a:NoSchedule",
+    ] {
+        let ran = lab.run(line).await;
+        assert_eq!(
+            (ran.code, ran.err.as_str()),
+            (
+                1,
+                "error: cannot set --all and --selector at the same time\n"
+            )
+        );
+    }
+    lab.stop().await;
+}

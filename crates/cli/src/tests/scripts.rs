@@ -3,6 +3,7 @@
 use muster_model::codec::read_manifests;
 use serde_json::{Value, json};
 
+use super::stage::Stage;
 use super::{Lab, WEB, run};
 use crate::cmd::server::StoreEngine;
 
@@ -75,6 +76,64 @@ async fn yaml_of_several_is_one_stream_of_documents() {
         assert!(!text.starts_with("---"), "{line}: {text}");
     }
     lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_object_of_a_file_is_no_list() {
+    let lab = Lab::start().await;
+    let file = lab.file("web.yaml", WEB);
+    lab.ok(&format!("apply -f {file}")).await;
+    let kind = async |line: &str| document(&lab, line).await["kind"].clone();
+    assert_eq!(kind(&format!("get -f {file} -o json")).await, "DaemonSet");
+    let folder = file.strip_suffix("/web.yaml").unwrap();
+    assert_eq!(kind(&format!("get -f {folder} -o json")).await, "List");
+    let twice = format!("get -f {file} -f {file} -o json");
+    assert_eq!(kind(&twice).await, "List");
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_named_is_not_selected_as_well() {
+    let lab = Lab::start().await;
+    let file = lab.file("web.yaml", WEB);
+    lab.ok(&format!("apply -f {file}")).await;
+    let across = "error: a resource cannot be retrieved by name across all namespaces\n";
+    let selected = "error: selectors may not be specified when resources are selected by name\n";
+    for (line, text) in [
+        ("delete ds/web -A", across),
+        ("describe ds/web -A", across),
+        ("get ds/web -A", across),
+        ("describe ds/web -l app=other", selected),
+        ("get ds web -l app=other", selected),
+    ] {
+        let ran = lab.run(line).await;
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.as_str()),
+            (1, "", text),
+            "{line}"
+        );
+    }
+    let ran = lab.run("describe nodes").await;
+    assert_eq!((ran.code, ran.err.as_str()), (0, "No resources found\n"));
+    assert_eq!(lab.ok("get ds -o name").await, "daemonset.apps/web\n");
+    lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_that_are_watched_come_as_documents_too() {
+    let stage = Stage::with_nodes(1).await;
+    let file = stage.lab.file("web.yaml", WEB);
+    let line = "events -w -o jsonpath={.reason}/{.involvedObject.name}";
+    let (watch, printed) = stage.start(line);
+    let made = async {
+        stage.lab.ok(&format!("apply -f {file}")).await;
+        printed.is("SuccessfulCreate/web\n").await;
+    };
+    tokio::select! {
+        ran = watch => panic!("it ended: {}{}", ran.out, ran.err),
+        () = made => {}
+    }
+    stage.lab.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,7 +25,7 @@ use crate::targets::Outcomes;
   muster set env ds/web --from=secret/db --keys=password --prefix=DB_
   muster set env ds/web LEVEL=debug --dry-run=server -o yaml")]
 pub(super) struct EnvArgs {
-    /// KIND NAME... or KIND/NAME..., then KEY=VALUE to set and KEY- to remove
+    /// KIND NAME..., KIND/NAME..., or KIND with -l or --all, then KEY=VALUE to set and KEY- to remove
     #[arg(value_name = "WORDS", required = true, num_args = 1..)]
     words: Vec<String>,
     /// The containers, * standing for any text; may be given several times or separated by commas

@@ -21,7 +21,7 @@ use crate::targets::Outcomes;
   muster set image -f web.yaml web=nginx:1.28          in the object that a file names
   muster set image ds/web web=nginx:1.28 --dry-run=server -o yaml")]
 pub(super) struct ImageArgs {
-    /// KIND NAME... or KIND/NAME..., then CONTAINER=IMAGE; * for every container
+    /// KIND NAME..., KIND/NAME..., or KIND with -l or --all, then CONTAINER=IMAGE; * for every container
     #[arg(value_name = "WORDS", required = true, num_args = 1..)]
     words: Vec<String>,
     #[command(flatten)]
