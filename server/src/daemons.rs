@@ -14,7 +14,6 @@ use muster_model::k8s::api::apps::v1::DaemonSet;
 use muster_model::k8s::api::core::v1::{Node, Pod};
 use muster_model::kind::{CONTROLLER_REVISION, EVENT, NODE, POD};
 use muster_model::object::Object;
-use muster_model::pod_status::Availability;
 use muster_model::reason::condition;
 use muster_model::time::{Moment, Timestamp, parse, to_seconds_text};
 
@@ -43,7 +42,12 @@ pub(crate) struct Row {
 
 impl DaemonView {
     /// Looks at a stored DaemonSet.
-    pub(crate) fn of(cache: &Cache, stored: &Stored, now: Moment) -> Result<Self, ApiError> {
+    pub(crate) fn of(
+        cache: &Cache,
+        troubles: &Troubles,
+        stored: &Stored,
+        now: Moment,
+    ) -> Result<Self, ApiError> {
         let typed = stored
             .typed::<DaemonSet>()
             .map_err(|error| ApiError::internal(error.to_string()))?;
@@ -73,6 +77,9 @@ impl DaemonView {
             .collect();
         let settlement = revision::settle(&facts, &revisions);
         facts.take(&settlement);
+        let target = &mut facts.rules.target;
+        let begun = troubles.known().begun(&facts.uid, &target.hash);
+        target.since = begun.or(target.since);
         Ok(Self {
             facts,
             history,
@@ -155,7 +162,7 @@ impl DaemonView {
             let why = Arc::clone(self.facts.failed()?);
             Some(Hold::Halted { why })
         };
-        let hold = release.hold().filter(|_| placements.tally().with_old > 0);
+        let hold = release.hold().filter(|_| placements.is_any_waiting());
         let hold = hold.or_else(halted);
         Stand {
             wave,
@@ -188,7 +195,7 @@ impl DaemonView {
 
     /// Whether a pod counts as available now.
     pub(crate) fn is_available(&self, pod: &PodFacts) -> bool {
-        pod.availability(&self.facts.rules, self.now.wall) == Availability::Available
+        pod.is_available(&self.facts.rules, self.now.wall)
     }
 
     /// The nodes that a rollout still waits for, and why.

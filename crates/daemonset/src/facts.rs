@@ -154,9 +154,36 @@ pub struct Target {
     pub hash: String,
     /// The name of its ControllerRevision.
     pub revision_name: String,
+    /// Which try of it this is.
+    pub attempt: Attempt,
     /// Since when it is the current one. A node out of reach since before that is not waited for. `None`:
     /// not known, so that every node counts.
     pub since: Option<Timestamp>,
+}
+
+impl Target {
+    /// What nodes are asked to pull images for, and answer about.
+    pub fn pulled_for(&self) -> String {
+        format!("{}/{}", self.hash, self.attempt)
+    }
+}
+
+/// Which try of a revision. What pods showed in the last one says nothing about this one: the cause may be mended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attempt {
+    /// Its number in the history: another one each time its template comes back.
+    pub number: i64,
+    /// How often `rollout resume` had it tried again since.
+    pub again: u32,
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.again {
+            0 => write!(f, "{}", self.number),
+            again => write!(f, "{}.{again}", self.number),
+        }
+    }
 }
 
 /// A DaemonSet.

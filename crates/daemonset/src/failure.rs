@@ -5,6 +5,7 @@ use muster_model::pod_status::{self, Phase};
 
 use crate::control::OnFailure;
 use crate::facts::DaemonFacts;
+use crate::release::Release;
 use crate::tally::Placements;
 use crate::trouble;
 
@@ -71,16 +72,21 @@ pub(crate) fn words(pod: &Pod) -> String {
 }
 
 /// Why the current revision counts as failed; `None`: it does not, or nobody asked.
-pub(crate) fn judge(daemon: &DaemonFacts, placements: &Placements) -> Option<String> {
+pub(crate) fn judge(
+    daemon: &DaemonFacts,
+    placements: &Placements,
+    release: &Release<'_>,
+) -> Option<String> {
     let (control, course) = (&daemon.control, &daemon.course);
     if control.on_failure == OnFailure::Off || course.proven || course.failed.is_some() {
         return None;
     }
-    let (failing, desired) = (placements.failing_new(), placements.tally().desired);
+    let (failing, desired) = (placements.failing_now(), placements.tally().desired);
+    // Where it fails it is in the way of its being tried on more nodes: those that may try it are all there will ever be.
     let threshold = control
         .failure_threshold
         .map_or(1, |amount| amount.scale_up(desired))
-        .max(1);
+        .clamp(1, release.most_tried(placements));
     if failing.len() < threshold {
         return None;
     }

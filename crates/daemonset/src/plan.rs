@@ -126,15 +126,15 @@ pub fn plan(
         return plan;
     }
     let release = Release::of(daemon, placements, now);
-    plan.halt = failure::judge(daemon, placements);
+    plan.halt = failure::judge(daemon, placements, &release);
     plan.roll_back = fallback(daemon);
     if plan.halt.is_some() || plan.roll_back.is_some() {
         // What pods are made from is about to change: nothing is made or replaced before it has.
         plan.more = true;
     } else {
-        fill_in(daemon, placements, &release, &mut plan);
+        let withheld = fill_in(daemon, placements, &release, &mut plan);
         if !plan.more {
-            rollout::step(daemon, placements, &release, &mut plan);
+            rollout::step(daemon, placements, &release, withheld, &mut plan);
         }
         plan.proven = is_newly_proven(daemon, placements);
     }
@@ -143,7 +143,7 @@ pub fn plan(
     plan.status = (numbers != daemon.status).then_some(numbers);
     plan.condition =
         Condition::wanted(daemon).filter(|wanted| Some(wanted) != daemon.condition.as_ref());
-    let opens = release.next.filter(|_| placements.tally().with_old > 0);
+    let opens = release.next.filter(|_| placements.is_any_waiting());
     plan.requeue_at = placements
         .next_change()
         .into_iter()
@@ -153,17 +153,27 @@ pub fn plan(
     plan
 }
 
-/// Pods that placement misses, and those that have to go whatever a rollout does.
-fn fill_in(daemon: &DaemonFacts, placements: &Placements, release: &Release<'_>, plan: &mut Plan) {
+/// Pods that placement misses, and those that have to go whatever a rollout does. Answers on how many nodes a missing pod
+/// waits for its wave.
+fn fill_in(
+    daemon: &DaemonFacts,
+    placements: &Placements,
+    release: &Release<'_>,
+    plan: &mut Plan,
+) -> usize {
     let mut turns = Turns::for_missing(release, placements);
+    let mut withheld = 0;
     for node in placements.to_create() {
-        let from = placements
-            .get(node)
-            .and_then(|placement| release.source(&mut turns, placement));
-        if let Some(from) = from
-            && !plan.create(node.clone(), CreateWhy::Missing, from)
-        {
-            break;
+        let Some(placement) = placements.get(node) else {
+            continue;
+        };
+        match release.source(&mut turns, placement) {
+            Some(from) => {
+                if !plan.create(node.clone(), CreateWhy::Missing, from) {
+                    break;
+                }
+            }
+            None => withheld += usize::from(turns.awaits_wave(placement)),
         }
     }
     for node in placements.to_delete() {
@@ -173,12 +183,13 @@ fn fill_in(daemon: &DaemonFacts, placements: &Placements, release: &Release<'_>,
             .flat_map(|placement| &placement.deletes)
         {
             if !plan.delete(node.clone(), pod.clone(), *why) {
-                return;
+                return withheld;
             }
             plan.events
                 .extend(event::before_delete(&daemon.id.namespace, pod, node, *why));
         }
     }
+    withheld
 }
 
 /// Only a revision that was available everywhere is gone back to without asking.

@@ -4,9 +4,10 @@ use muster_model::kind;
 use muster_model::names;
 use muster_model::object::{Object, OwnerReference};
 use muster_model::pre_pull::{MOST_IMAGES, Request};
-use muster_model::reason::label;
+use muster_model::reason::{annotation, label};
 use serde_json::{Map, Value, json};
 
+use crate::control::OnFailure;
 use crate::facts::{DaemonFacts, NodeName};
 use crate::plan::From;
 
@@ -56,10 +57,19 @@ pub fn pod_for(daemon: &DaemonFacts, node: &NodeName, from: From) -> Object {
     );
     metadata.insert("namespace".to_owned(), daemon.id.namespace.clone().into());
     let from_template = |field: &str| template.pointer(&format!("/metadata/{field}")).cloned();
-    for field in ["annotations", "finalizers"] {
-        if let Some(value) = from_template(field) {
-            metadata.insert(field.to_owned(), value);
-        }
+    let mut annotations = from_template("annotations")
+        .and_then(|all| all.as_object().cloned())
+        .unwrap_or_default();
+    // Only where a revision may fail does it matter in which try of it a pod was made.
+    if stable.is_none() && daemon.control.on_failure != OnFailure::Off {
+        let attempt = daemon.rules.target.attempt.to_string();
+        annotations.insert(annotation::TRY.to_owned(), attempt.into());
+    }
+    if !annotations.is_empty() {
+        metadata.insert("annotations".to_owned(), annotations.into());
+    }
+    if let Some(finalizers) = from_template("finalizers") {
+        metadata.insert("finalizers".to_owned(), finalizers);
     }
     let mut labels = from_template("labels")
         .and_then(|l| l.as_object().cloned())
@@ -119,7 +129,7 @@ pub fn pull_request(daemon: &DaemonFacts) -> Request {
     images.dedup();
     images.truncate(MOST_IMAGES);
     Request {
-        revision: daemon.rules.target.hash.clone(),
+        revision: daemon.rules.target.pulled_for(),
         images,
     }
 }

@@ -122,7 +122,7 @@ struct Game {
 
 impl Game {
     fn new(scene: Scene, now: Timestamp) -> Self {
-        Self {
+        let mut game = Self {
             dirty: scene.nodes.keys().cloned().collect(),
             scene,
             start: now,
@@ -133,11 +133,45 @@ impl Game {
             made: 0,
             moved_at: now,
             preview: Preview::default(),
+        };
+        game.go_on();
+        game
+    }
+
+    /// Pods that stop or start already go on doing so.
+    fn go_on(&mut self) {
+        let pace = self.scene.pace;
+        let mut coming = Vec::new();
+        for (node, pod) in self
+            .scene
+            .pods
+            .iter()
+            .flat_map(|(node, pods)| pods.iter().map(move |pod| (node, pod)))
+        {
+            let starts = !pod.ready && pod.failing.is_none() && !pod.phase.is_terminal();
+            if pod.terminating {
+                coming.push((pace.stop, node.clone(), pod.uid.clone()));
+            } else if starts {
+                coming.push((pace.start, node.clone(), pod.uid.clone()));
+            }
         }
+        for (wait, node, uid) in coming {
+            if self.is_reachable(&node) {
+                self.coming_after(wait, &node, uid);
+            }
+        }
+    }
+
+    fn is_reachable(&self, node: &NodeName) -> bool {
+        let nodes = &self.scene.nodes;
+        nodes
+            .get(node)
+            .is_some_and(|node| node.unreachable_since.is_none())
     }
 
     fn settle(&mut self) {
         let scene = &mut self.scene;
+        let before = scene.daemon.rules.target.clone();
         // Twice at most: a new or renumbered revision is in order at the second look.
         for _ in 0..2 {
             let settlement = revision::settle(&scene.daemon, &scene.history);
@@ -151,15 +185,20 @@ impl Game {
                     one.number = *number;
                     one.failed = None;
                     one.promoted = 0;
+                    one.tried_again = 0;
                 }
             }
             let since = settlement.target.since.or(Some(self.start));
             scene.daemon.take(&settlement);
             scene.daemon.rules.target.since = since;
         }
-        // A preview is asked before the rollout: whatever is out of reach now, is so since before it.
-        if self.preview.is_new {
-            scene.daemon.rules.target.since = Some(self.start);
+        // A preview is asked before the rollout: whatever is out of reach now, is so since before it. One that is under way
+        // goes on.
+        let target = &mut scene.daemon.rules.target;
+        if self.preview.is_new || target.hash != before.hash {
+            target.since = Some(self.start);
+        } else if before.since.is_some() {
+            target.since = before.since;
         }
         self.preview.revision = scene.daemon.course.number;
     }
@@ -272,13 +311,13 @@ impl Game {
             }
             self.delete(&delete.node, &delete.pod.uid);
         }
-        let hash = self.scene.daemon.rules.target.hash.clone();
+        let wanted = self.scene.daemon.rules.target.pulled_for();
         for pull in &plan.pre_pulls {
             let pods = self.scene.pods.get_mut(&pull.node).into_iter().flatten();
             for pod in pods.filter(|pod| pod.uid == pull.pod.uid) {
-                pod.pull_asked = Some(hash.clone());
+                pod.pull_asked = Some(wanted.clone());
                 pod.pull_answer = Some(Answer {
-                    revision: hash.clone(),
+                    revision: wanted.clone(),
                     state: State::Pulled,
                 });
             }
@@ -326,9 +365,11 @@ impl Game {
             hash: object
                 .label(label::CONTROLLER_REVISION_HASH)
                 .map(str::to_owned),
+            was_available: false,
             template_generation: None,
             trouble: String::new(),
             failing: None,
+            attempt: None,
             pull_asked: None,
             pull_answer: None,
         };
@@ -344,8 +385,7 @@ impl Game {
         }
         self.dirty.insert(node.clone());
         // Nothing stops on a node out of reach.
-        let reachable = |node: &NodeFacts| node.unreachable_since.is_none();
-        if self.scene.nodes.get(node).is_some_and(reachable) {
+        if self.is_reachable(node) {
             self.coming_after(self.scene.pace.stop, node, uid.clone());
         }
     }
@@ -363,11 +403,7 @@ impl Game {
             }
             self.coming.remove(&(at, node.clone(), uid.clone()));
             let now = self.now;
-            let reachable = self
-                .scene
-                .nodes
-                .get(&node)
-                .is_some_and(|node| node.unreachable_since.is_none());
+            let reachable = self.is_reachable(&node);
             let pods = self.scene.pods.entry(node.clone()).or_default();
             pods.retain(|pod| pod.uid != uid || !pod.terminating);
             for pod in pods.iter_mut().filter(|pod| pod.uid == uid && reachable) {
@@ -402,7 +438,7 @@ impl Game {
             return false;
         };
         let is_asked = matches!(wait, WaveWait::Promotion | WaveWait::Nobody);
-        if !is_asked || self.placements.tally().with_old == 0 {
+        if !is_asked || !self.placements.is_any_waiting() {
             return false;
         }
         let wave = *wave;

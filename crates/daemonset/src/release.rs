@@ -2,11 +2,13 @@
 //! The budget comes after that ([`crate::rollout`]).
 //!
 //! # Invariants
-//! 1. A revision that was available everywhere once is held back by nothing but a pause, a partition, windows and failure
-//!    domains: going back to it is never slowed down by waves.
+//! 1. A revision that was available everywhere once is held back by nothing but a pause, windows and failure domains: going
+//!    back to it is never slowed down by waves, or stopped by a partition.
 //! 2. Wave `n` is open when every wave before it was passed: complete (its nodes available, those out of reach left out)
 //!    and watched for its pause, or promoted by somebody. Times are the pods' own, so that a restart forgets nothing.
-//! 3. A missing pod on a node that is held back comes from the older revision, if there is one that fits.
+//! 3. A missing pod on a node that is held back comes from the older revision, if there is one that fits. Where none fits, a
+//!    shut window alone keeps it from nobody; a wave does, and the node, which only the new template wants, counts for nothing
+//!    until its wave is open: or the waves before would wait for it, and it for them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -185,7 +187,7 @@ impl<'a> Release<'a> {
             stage: control.waves.len(),
             wait: None,
             count_limit: usize::MAX,
-            limit: if control.partition.is_some() {
+            limit: if control.partition.is_some() && !course.proven {
                 desired - stays
             } else {
                 usize::MAX
@@ -246,11 +248,25 @@ impl<'a> Release<'a> {
         // A node out of reach since before the rollout is updated within the limits when it is back.
         let is_late = placement.part == Part::Skipped && self.most_unproven < usize::MAX;
         let held = is_late || turns.room() == 0 || turns.closed_to(&placement.group).is_some();
-        if !held || !self.has_stable {
-            turns.take(placement);
-            return Some(From::Current);
+        if held && self.has_stable && placement.fits_stable {
+            return Some(From::Stable);
         }
-        placement.fits_stable.then_some(From::Stable)
+        let is_only_shut =
+            !is_late && turns.room() > 0 && turns.closed_at_any_hour(&placement.group).is_none();
+        if held && self.has_stable && !is_only_shut {
+            return None;
+        }
+        turns.take(placement);
+        Some(From::Current)
+    }
+
+    /// On how many nodes the revision is tried at most before others have to be available.
+    pub(crate) fn most_tried(&self, placements: &Placements) -> usize {
+        let let_through = match self.wave() {
+            None => usize::MAX,
+            Some(_) => self.count_limit.max(placements.selected_up_to(self.stage)),
+        };
+        self.most_unproven.min(let_through).max(1)
     }
 
     fn pass_waves(&mut self, promoted: usize, placements: &Placements, now: Timestamp) {
@@ -391,6 +407,17 @@ impl<'a> Turns<'a> {
         }
     }
 
+    /// The same, without so many nodes that only wait for their wave.
+    pub(crate) fn without(mut self, withheld: usize) -> Self {
+        self.unproven = self.unproven.saturating_sub(withheld);
+        self
+    }
+
+    /// Whether the whole rollout is held, whatever the node.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.release.all.is_some()
+    }
+
     /// How many more nodes may have a new pod that is not available.
     pub(crate) fn room(&self) -> usize {
         self.release.most_unproven.saturating_sub(self.unproven)
@@ -399,12 +426,19 @@ impl<'a> Turns<'a> {
     /// What closes a group altogether, or is used up.
     pub(crate) fn closed_to(&self, group: &Group) -> Option<Hold> {
         let release = self.release;
-        if release.all.is_some() {
-            return release.all.clone();
-        }
-        if group.windows != 0 && group.windows & !release.closed == 0 {
+        let is_shut = group.windows != 0 && group.windows & !release.closed == 0;
+        if release.all.is_none() && is_shut {
             let opens_at = release.opens_at(group.windows);
             return Some(Hold::Window { opens_at });
+        }
+        self.closed_at_any_hour(group)
+    }
+
+    /// The same, windows aside.
+    pub(crate) fn closed_at_any_hour(&self, group: &Group) -> Option<Hold> {
+        let release = self.release;
+        if release.all.is_some() {
+            return release.all.clone();
         }
         if self.made >= release.limit {
             let stays = release.stays;
@@ -415,6 +449,12 @@ impl<'a> Turns<'a> {
             return release.wait.and_then(|wait| release.wave_hold(wait));
         }
         None
+    }
+
+    /// Whether a node without a pod waits for its wave, and for nothing else.
+    pub(crate) fn awaits_wave(&self, placement: &Placement) -> bool {
+        let hold = self.closed_at_any_hour(&placement.group);
+        placement.part != Part::Skipped && matches!(hold, Some(Hold::Wave { .. }))
     }
 
     /// No room in the group's failure domain.

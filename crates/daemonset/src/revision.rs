@@ -9,7 +9,7 @@ use muster_model::reason::{annotation, label};
 use serde_json::{Map, Value, json};
 
 use crate::course::Course;
-use crate::facts::{DaemonFacts, RevisionFacts, Target};
+use crate::facts::{Attempt, DaemonFacts, RevisionFacts, Target};
 use crate::pod::owner_reference;
 use crate::tally::Placements;
 
@@ -156,6 +156,10 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
         settlement.target = Target {
             hash: hash.clone(),
             revision_name: name.clone(),
+            attempt: Attempt {
+                number: wanted,
+                again: 0,
+            },
             since: None,
         };
         settlement.create = Some(NewRevision {
@@ -175,6 +179,17 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
     let target = Target {
         hash: hash_of(kept),
         revision_name: kept.name.clone(),
+        attempt: if kept.number < wanted {
+            Attempt {
+                number: wanted,
+                again: 0,
+            }
+        } else {
+            Attempt {
+                number: kept.number,
+                again: kept.tried_again,
+            }
+        },
         since: kept.created,
     };
     settlement.renumber = (kept.number < wanted).then(|| (kept.name.clone(), wanted));
@@ -193,14 +208,15 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
 }
 
 /// What is noted on ControllerRevisions while they are rolled out.
-const OWN_NOTES: [&str; 3] = [
+const OWN_NOTES: [&str; 4] = [
     annotation::AVAILABLE_EVERYWHERE,
     annotation::FAILED,
     annotation::PROMOTED,
+    annotation::TRY,
 ];
 
 /// Notes that a revision loses when it becomes the current one again: it is tried anew.
-pub const NOTES_OF_A_TRY: [&str; 2] = [annotation::FAILED, annotation::PROMOTED];
+pub const NOTES_OF_A_TRY: [&str; 3] = [annotation::FAILED, annotation::PROMOTED, annotation::TRY];
 
 /// The object of a revision to create.
 pub fn object(daemon: &DaemonFacts, new: &NewRevision) -> Object {

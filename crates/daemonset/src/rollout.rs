@@ -30,7 +30,7 @@ use muster_model::pod_status::Availability;
 use crate::control::OnFailure;
 use crate::facts::{DaemonFacts, NodeName, Rules, Strategy};
 use crate::fit::Fit;
-use crate::place::{DeleteWhy, Failing, Placement, Pulled};
+use crate::place::{DeleteWhy, Evidence, Placement, PodRef, Pulled};
 use crate::plan::{CreateWhy, From, Plan};
 use crate::release::{Release, Turns};
 use crate::seen::{Actions, Seen, SeenPod};
@@ -82,6 +82,23 @@ pub enum Part {
 }
 
 impl Part {
+    /// An older pod is there.
+    pub(crate) fn has_old(self) -> bool {
+        match self {
+            Self::OldDown
+            | Self::OldWarm
+            | Self::OldServing
+            | Self::SurgeNow
+            | Self::SurgeTurn
+            | Self::Surging { .. }
+            | Self::SurgeHeld { .. }
+            | Self::LeftoverDown
+            | Self::LeftoverWarm
+            | Self::Leftover => true,
+            Self::Outside | Self::Skipped | Self::Done { .. } | Self::Out { .. } => false,
+        }
+    }
+
     /// Counts as an available node in a surge.
     pub(crate) fn is_available(self) -> bool {
         match self {
@@ -213,28 +230,36 @@ fn surge_part(
     }
 }
 
-/// Adds the rollout's next step to a plan that placement left room in.
+/// Adds the rollout's next step to a plan that placement left room in. `withheld` nodes without a pod count for nothing yet.
 pub(crate) fn step(
     daemon: &DaemonFacts,
     placements: &Placements,
     release: &Release<'_>,
+    withheld: usize,
     plan: &mut Plan,
 ) {
     let strategy = daemon.strategy;
-    let mut turns = Turns::begin(release, placements);
+    let mut turns = Turns::begin(release, placements).without(withheld);
     match Budget::of(strategy, placements.tally().desired) {
         Some(budget) if strategy.is_surging() => surge(budget, placements, &mut turns, plan),
-        Some(budget) => replace(budget, placements, &mut turns, plan),
+        Some(budget) => replace(budget, placements, withheld, &mut turns, plan),
         None => {}
     }
     repair(daemon, placements, &turns, plan);
 }
 
 /// Without surge: old pods are deleted, and placing creates the new ones (spec/daemonset.md 12.3).
-fn replace(budget: Budget, placements: &Placements, turns: &mut Turns<'_>, plan: &mut Plan) {
+fn replace(
+    budget: Budget,
+    placements: &Placements,
+    withheld: usize,
+    turns: &mut Turns<'_>,
+    plan: &mut Plan,
+) {
     let count = |part| placements.count(part);
     let (down, warm) = (count(Part::OldDown), count(Part::OldWarm));
-    let without_ready = count(Part::Out { serving: false }) + down;
+    let out = count(Part::Out { serving: false });
+    let without_ready = out.saturating_sub(withheld) + down;
     let without_available = without_ready + count(Part::Out { serving: true }) + warm;
     let left = |out: usize| budget.max_unavailable.saturating_sub(out);
     delete_in_turn(placements, Part::OldDown, turns.room(), turns, plan);
@@ -349,35 +374,43 @@ fn delete_old(node: &NodeName, placement: &Placement, why: DeleteWhy, plan: &mut
     }
 }
 
-/// With `on-failure`, an old pod that does not work at all goes where nothing else would replace it, because something
-/// better is at hand: under `OnDelete` the current revision (the death spiral of a mass deletion heals once the template
-/// is right again), on a node that is held back the revision to fall back to. It serves nobody, so this costs no coverage.
+/// With `on-failure`, a pod that does not work at all goes where nothing else would replace it, because something better is at
+/// hand: under `OnDelete` the current revision (the death spiral of a mass deletion heals once the template is right again),
+/// on a node that is held back the revision to fall back to, or the current one when it has proven itself, and another pod of
+/// the current one where it is tried again. It serves nobody, so this costs no coverage.
 fn repair(daemon: &DaemonFacts, placements: &Placements, turns: &Turns<'_>, plan: &mut Plan) {
-    if daemon.control.on_failure == OnFailure::Off || daemon.rules.surging {
+    if daemon.control.on_failure == OnFailure::Off {
         return;
     }
-    let on_delete = daemon.strategy == Strategy::OnDelete;
-    let stable = daemon.course.stable.as_ref().map(|stable| &stable.hash);
-    let heals = |placement: &Placement, failing: &Failing| {
-        let held = turns.closed_to(&placement.group).is_some();
-        if held {
-            stable.is_some() && failing.hash.as_ref() != stable && placement.fits_stable
-        } else {
-            on_delete
-        }
-    };
     let gone: BTreeSet<NodeName> = plan.deletes.iter().map(|gone| gone.node.clone()).collect();
-    for node in placements.failing_old() {
+    for node in placements.failing_before() {
         let Some(placement) = placements.get(node).filter(|_| !gone.contains(node)) else {
             continue;
         };
-        let due = placement.part == Part::OldDown
-            && placement
-                .failing
-                .as_ref()
-                .is_some_and(|failing| heals(placement, failing));
-        if due && !delete_old(node, placement, DeleteWhy::Failing, plan) {
+        if let Some(pod) = unrepaired(daemon, placement, turns)
+            && !plan.delete(node.clone(), pod.clone(), DeleteWhy::Failing)
+        {
             return;
         }
     }
+}
+
+/// The pod of a node that does not work and has something better.
+fn unrepaired<'a>(
+    daemon: &DaemonFacts,
+    placement: &'a Placement,
+    turns: &Turns<'_>,
+) -> Option<&'a PodRef> {
+    let failing = placement.failing.as_ref()?;
+    if failing.evidence == Evidence::LastTry {
+        return placement.new.as_ref().filter(|_| !turns.is_stopped());
+    }
+    let stable = daemon.course.stable.as_ref().map(|stable| &stable.hash);
+    let heals = match (turns.closed_to(&placement.group).is_some(), stable) {
+        (false, _) => daemon.strategy == Strategy::OnDelete,
+        (true, Some(stable)) => failing.hash.as_ref() != Some(stable) && placement.fits_stable,
+        (true, None) => daemon.course.proven,
+    };
+    let is_down = matches!(placement.part, Part::OldDown | Part::SurgeNow);
+    placement.old.as_ref().filter(|_| is_down && heals)
 }

@@ -9,7 +9,7 @@ use muster_model::time::Timestamp;
 
 use crate::facts::NodeName;
 use crate::group::Group;
-use crate::place::Placement;
+use crate::place::{Evidence, Placement};
 use crate::release::is_busy;
 use crate::rollout::Part;
 use crate::verdict::Verdict;
@@ -59,8 +59,8 @@ pub struct Placements {
     deletes: BTreeSet<NodeName>,
     changes: BTreeSet<(Timestamp, NodeName)>,
     hashes: BTreeMap<String, usize>,
-    failing_new: BTreeSet<NodeName>,
-    failing_old: BTreeSet<NodeName>,
+    failing_now: BTreeSet<NodeName>,
+    failing_before: BTreeSet<NodeName>,
     busy_domains: BTreeMap<Arc<str>, usize>,
     /// Nodes by wave that are not through.
     wave_pending: BTreeMap<usize, usize>,
@@ -120,14 +120,14 @@ impl Placements {
         line
     }
 
-    /// Nodes whose pod of the current revision shows that the revision is at fault.
-    pub fn failing_new(&self) -> &BTreeSet<NodeName> {
-        &self.failing_new
+    /// Nodes that show that the current revision, as it is tried now, is at fault.
+    pub fn failing_now(&self) -> &BTreeSet<NodeName> {
+        &self.failing_now
     }
 
-    /// Nodes whose older pod does so.
-    pub fn failing_old(&self) -> &BTreeSet<NodeName> {
-        &self.failing_old
+    /// Nodes whose pod of an older revision, or of an earlier try, shows that that was at fault.
+    pub fn failing_before(&self) -> &BTreeSet<NodeName> {
+        &self.failing_before
     }
 
     /// How many nodes of each failure domain are being updated, or are out.
@@ -164,6 +164,22 @@ impl Placements {
             .collect();
         let (_, at, _) = times.select_nth_unstable(last);
         Ok(*at)
+    }
+
+    /// Nodes that should run the daemon and are selected by one of the waves up to that one.
+    pub(crate) fn selected_up_to(&self, wave: usize) -> usize {
+        let pending: usize = self
+            .wave_pending
+            .range(..=wave)
+            .map(|(_, count)| count)
+            .sum();
+        let through = self.wave_through.range(..=wave);
+        pending + through.map(|(_, nodes)| nodes.len()).sum::<usize>()
+    }
+
+    /// Whether a node waits for something that the passing of time may bring: an older pod to be replaced, or a missing one.
+    pub fn is_any_waiting(&self) -> bool {
+        !self.creates.is_empty() || self.parts.keys().any(|part| part.has_old())
     }
 
     /// Nodes that lack a pod.
@@ -214,7 +230,7 @@ impl Placements {
             .or_default()
             .insert(node.clone());
         if let Some(failing) = &placement.failing {
-            self.failing_set(failing.updated).insert(node.clone());
+            self.failing_set(failing.evidence).insert(node.clone());
         }
         if let Some(domain) = busy_domain(placement) {
             *self.busy_domains.entry(domain).or_default() += 1;
@@ -250,7 +266,7 @@ impl Placements {
             }
         }
         if let Some(failing) = &placement.failing {
-            self.failing_set(failing.updated).remove(node);
+            self.failing_set(failing.evidence).remove(node);
         }
         if let Some(domain) = busy_domain(placement) {
             count_down(&mut self.busy_domains, &domain);
@@ -272,11 +288,10 @@ impl Placements {
         }
     }
 
-    fn failing_set(&mut self, updated: bool) -> &mut BTreeSet<NodeName> {
-        if updated {
-            &mut self.failing_new
-        } else {
-            &mut self.failing_old
+    fn failing_set(&mut self, evidence: Evidence) -> &mut BTreeSet<NodeName> {
+        match evidence {
+            Evidence::Current => &mut self.failing_now,
+            Evidence::LastTry | Evidence::Older => &mut self.failing_before,
         }
     }
 

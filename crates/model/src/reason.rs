@@ -69,6 +69,9 @@ pub mod annotation {
     pub const FAILED: &str = "muster.dev/failed";
     /// On ControllerRevisions: through how many waves somebody let it pass; `all`: through all.
     pub const PROMOTED: &str = "muster.dev/promoted";
+    /// On ControllerRevisions: how often `rollout resume` had it tried again. On pods: in which try of its revision the pod
+    /// was made, so that the answers of one try are not held against the next.
+    pub const TRY: &str = "muster.dev/try";
 }
 
 /// Finalizers.

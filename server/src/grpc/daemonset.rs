@@ -68,7 +68,12 @@ impl DaemonSets {
     }
 
     fn view(&self, stored: &Stored) -> Result<DaemonView, ApiError> {
-        DaemonView::of(self.registry.cache(), stored, self.registry.moment())
+        DaemonView::of(
+            self.registry.cache(),
+            &self.troubles,
+            stored,
+            self.registry.moment(),
+        )
     }
 
     fn cover(
@@ -311,6 +316,7 @@ impl DaemonSetService for DaemonSets {
     ) -> Result<Response<v1::PreviewRolloutReply>, Status> {
         let since = Instant::now();
         let (registry, caller) = (self.registry.clone(), caller(&request));
+        let troubles = self.troubles.clone();
         let Ok(_one_of_few) = self.previews.try_acquire() else {
             let busy = ApiError::new(
                 Reason::TooManyRequests,
@@ -325,8 +331,9 @@ impl DaemonSetService for DaemonSets {
             );
         };
         // Thousands of nodes take a while to be played through: other calls go on meanwhile.
-        let played =
-            tokio::task::spawn_blocking(move || preview_one(&registry, &caller, request.get_ref()));
+        let played = tokio::task::spawn_blocking(move || {
+            preview_one(&registry, &troubles, &caller, request.get_ref())
+        });
         let reply = played
             .await
             .unwrap_or_else(|error| Err(ApiError::internal(error.to_string())));

@@ -15,6 +15,7 @@ use muster_proto::v1;
 use crate::admit::{self, FieldValidation};
 use crate::auth::{Ask, Caller, Verb, authorize};
 use crate::cache::Cache;
+use crate::controllers::Troubles;
 use crate::daemons::{DaemonView, unreadable};
 use crate::registry::Registry;
 use crate::status::ApiError;
@@ -27,6 +28,7 @@ const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// Plays the rollout of the DaemonSet in the request ahead.
 pub(super) fn preview_one(
     registry: &Registry,
+    troubles: &Troubles,
     caller: &Caller,
     request: &v1::PreviewRolloutRequest,
 ) -> Result<v1::PreviewRolloutReply, ApiError> {
@@ -45,7 +47,7 @@ pub(super) fn preview_one(
     let key = NamespacedName::new(reference.namespace.clone(), reference.name.clone());
     let now = registry.moment();
     let view = match cache.get(&DAEMON_SET, &key) {
-        Some(stored) => Some(DaemonView::of(cache, &stored, now)?),
+        Some(stored) => Some(DaemonView::of(cache, troubles, &stored, now)?),
         None if request.object.is_empty() => {
             return Err(ApiError::not_found(&DAEMON_SET, &key.name));
         }
@@ -94,6 +96,7 @@ fn wanted(
             facts.uid.clone_from(&view.facts.uid);
             facts.status = view.facts.status;
             facts.collision_count = view.facts.collision_count;
+            facts.keep_history_of(&view.facts);
         }
         return Ok(facts);
     };

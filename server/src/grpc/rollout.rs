@@ -146,7 +146,7 @@ impl Rollout {
         let (waiting, stand) = if done || generation > observed {
             (Vec::new(), Stand::default())
         } else {
-            let view = DaemonView::of(cache, &stored, self.registry.moment())?;
+            let view = DaemonView::of(cache, &self.troubles, &stored, self.registry.moment())?;
             let (rows, stand) = view.course(cache, &self.troubles);
             (DaemonView::waiting(&rows), stand)
         };

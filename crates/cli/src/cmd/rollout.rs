@@ -10,6 +10,8 @@ mod states;
 mod status;
 mod undo;
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
 use muster_client::{ClientError, PatchType, WriteOptions, Written};
 use muster_model::kind::{DAEMON_SET, Kind};
@@ -146,19 +148,19 @@ fn object_of(bytes: &[u8], kind: &Kind) -> Outcome<Object> {
     Ok(object)
 }
 
-/// Sets an annotation, or removes it (`None`).
+/// Sets annotations in one write, or removes those without a value.
 async fn annotate(
     server: &Server,
     kind: &Kind,
     name: &NamespacedName,
-    annotation: &str,
-    value: Option<&str>,
+    annotations: &[(&str, Option<&str>)],
 ) -> Result<Written, ClientError> {
     let options = WriteOptions {
         field_manager: FIELD_MANAGER.to_owned(),
         ..WriteOptions::default()
     };
-    let patch = json!({"metadata": {"annotations": {annotation: value}}}).to_string();
+    let annotations: BTreeMap<_, _> = annotations.iter().copied().collect();
+    let patch = json!({"metadata": {"annotations": annotations}}).to_string();
     server
         .resources()
         .patch(kind, name, PatchType::Merge, patch.as_bytes(), &options)

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
 use std::time::Duration;
 
+use muster_agent::runtime::memory::Behaviour;
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET};
 use muster_model::object::Object;
 use muster_testkit::Cluster;
@@ -118,6 +119,25 @@ async fn ds_119_pause_and_resume_leave_spec_generation_and_template_as_they_are(
         (1, "error: daemonsets.apps \"web\" is not paused\n")
     );
     same(None);
+    cluster.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_rollout_goes_on_after_resume_once_its_cause_is_mended() {
+    let cluster = running(&["n1", "n2"]).await;
+    said(&cluster, "annotate ds/web muster.dev/on-failure=halt", &[]).await;
+    let engine = cluster.engine();
+    engine.add_image("web:2");
+    engine.set_behaviour("web:2", Behaviour::command_missing("web"));
+    said(&cluster, "set image ds/web *=web:2", &[]).await;
+    let status = muster(&cluster, &["rollout", "status", "ds/web"]).await;
+    assert_eq!(status.code, 1, "{status:?}");
+    engine.set_behaviour("web:2", Behaviour::default());
+    assert_eq!(
+        said(&cluster, "rollout resume ds/web", &[]).await,
+        "daemonset.apps/web resumed\n"
+    );
+    said(&cluster, "rollout status ds/web", &[]).await;
     cluster.stop().await;
 }
 

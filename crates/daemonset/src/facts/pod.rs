@@ -37,6 +37,8 @@ pub struct PodFacts {
     pub ready_since: Option<Timestamp>,
     /// Since when it is not Ready; `None`: it is, or does not say.
     pub unready_since: Option<Timestamp>,
+    /// It was available before, as far as the driver has seen: the pod itself does not tell.
+    pub was_available: bool,
     /// Label `controller-revision-hash`.
     pub hash: Option<String>,
     /// Label `pod-template-generation`.
@@ -45,7 +47,9 @@ pub struct PodFacts {
     pub trouble: String,
     /// In words, how it shows that its revision is at fault; `None`: it does not.
     pub failing: Option<String>,
-    /// Hash of the revision whose images its node was asked to pull.
+    /// In which try of its revision it was made; `None`: it does not say.
+    pub attempt: Option<String>,
+    /// For what its node was asked to pull images ([`super::Target::pulled_for`]).
     pub pull_asked: Option<String>,
     /// What the node answered.
     pub pull_answer: Option<Answer>,
@@ -76,6 +80,7 @@ impl PodFacts {
                 .and_then(|all| all.get(key))
                 .cloned()
         };
+        let own_annotation = |key: &str| pod.metadata.annotations.as_ref()?.get(key);
         Self {
             name: pod.metadata.name.as_deref().unwrap_or_default().into(),
             uid: pod.metadata.uid.as_deref().unwrap_or_default().into(),
@@ -87,10 +92,12 @@ impl PodFacts {
             ready: pod_status::is_ready(pod),
             ready_since: pod_status::ready_since(pod),
             unready_since: pod_status::unready_since(pod),
+            was_available: false,
             hash: own_label(label::CONTROLLER_REVISION_HASH),
             template_generation: own_label(label::POD_TEMPLATE_GENERATION),
             trouble: trouble::of_pod(pod),
             failing: failure::of_pod(pod).then(|| failure::words(pod)),
+            attempt: own_annotation(annotation::TRY).cloned(),
             pull_asked: pull_asked(pod),
             pull_answer: pull_answer(pod),
         }
@@ -113,6 +120,11 @@ impl PodFacts {
     /// Ready long enough, at `now`?
     pub fn availability(&self, rules: &Rules, now: Timestamp) -> Availability {
         pod_status::availability(self.ready, self.ready_since, rules.min_ready_seconds, now)
+    }
+
+    /// Whether it is available at `now`.
+    pub fn is_available(&self, rules: &Rules, now: Timestamp) -> bool {
+        self.availability(rules, now) == Availability::Available
     }
 
     /// The order 'oldest first' among the pods of one node: bound ones before unbound, then the earlier

@@ -30,6 +30,8 @@ pub struct RevisionFacts {
     pub failed: Option<Arc<str>>,
     /// Through how many waves somebody let it pass.
     pub promoted: usize,
+    /// How often `rollout resume` had it tried again.
+    pub tried_again: u32,
 }
 
 impl RevisionFacts {
@@ -66,6 +68,10 @@ impl RevisionFacts {
                 Some(number) => number.parse().unwrap_or_default(),
                 None => 0,
             },
+            tried_again: object
+                .annotation(annotation::TRY)
+                .and_then(|number| number.parse().ok())
+                .unwrap_or_default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A revision that fails: the rollout stops, goes back if asked, and what it broke is repaired.
 
+use muster_model::pre_pull::State;
 use serde_json::json;
 
 use crate::world::World;
@@ -152,6 +153,67 @@ fn a_failed_template_that_is_applied_again_is_tried_again() {
 }
 
 #[test]
+fn a_revision_that_is_tried_again_is_not_judged_by_what_its_last_try_left() {
+    for surging in [false, true] {
+        let mut world = running("halt", 3);
+        world.annotate("progress-deadline", "2m");
+        if surging {
+            world.set_budget(json!(0), json!(1));
+        }
+        world.set_image("img:2");
+        world.syncs(2);
+        let broken = world.names_on("n0").pop().unwrap();
+        world.crash(&broken);
+        world.syncs(3);
+        let is_halted = |world: &World| world.history.iter().any(|one| one.failed.is_some());
+        assert!(is_halted(&world));
+        world.pass(600);
+        world.try_again();
+        assert_eq!(world.sync(), (0, 1));
+        assert!(!world.pods.contains_key(&broken));
+        assert_eq!(world.sync(), (1, 0));
+        let next = world.names_on("n0").pop().unwrap();
+        assert!(!is_halted(&world));
+        // The next one is judged by itself.
+        world.crash(&next);
+        world.syncs(2);
+        assert!(is_halted(&world));
+        world.try_again();
+        world.settle_down();
+        assert_eq!((world.updated(), world.stat("numberAvailable")), (3, 3));
+    }
+}
+
+#[test]
+fn a_template_whose_image_was_missing_is_asked_for_anew_when_it_comes_back() {
+    let mut world = running("rollback", 3);
+    world.annotate("pre-pull", "true");
+    world.set_image("img:2");
+    world.sync();
+    world.answer_pull("n0", State::Failed("img:2: not found".to_owned()));
+    world.settle_down();
+    world.sync();
+    assert_eq!(world.image(), "img:1");
+    world.set_image("img:2");
+    world.sync();
+    let asked: Vec<&str> = world
+        .last_plan
+        .pre_pulls
+        .iter()
+        .map(|pull| pull.node.as_str())
+        .collect();
+    assert_eq!(asked, ["n0", "n1"]);
+    world.syncs(2);
+    assert_eq!(world.image(), "img:2");
+    for node in ["n0", "n1", "n2"] {
+        world.sync();
+        world.answer_pull(node, State::Pulled);
+        world.settle_down();
+    }
+    assert_eq!(world.updated(), 3);
+}
+
+#[test]
 fn the_threshold_is_a_number_or_a_percentage_of_nodes() {
     let mut world = running("halt", 5);
     world.annotate("failure-threshold", "40%");
@@ -166,6 +228,119 @@ fn the_threshold_is_a_number_or_a_percentage_of_nodes() {
     world.syncs(2);
     let failed = world.history.iter().find_map(|one| one.failed.clone());
     assert!(failed.unwrap().starts_with("it failed on 2 of 5 nodes"));
+}
+
+#[test]
+fn a_threshold_that_cannot_be_reached_is_reached_where_the_revision_fails_everywhere_it_may_be_tried()
+ {
+    let is_halted = |world: &World| world.history.iter().any(|one| one.failed.is_some());
+    // The budget lets one node try it.
+    let mut world = running("halt", 5);
+    world.annotate("failure-threshold", "2");
+    break_first(&mut world);
+    world.syncs(2);
+    assert!(is_halted(&world));
+    // The budget would let three, the canary lets one.
+    let mut world = running("halt", 5);
+    world.set_budget(json!(3), json!(0));
+    world.annotate("failure-threshold", "2");
+    world.label("n0", "role", "canary");
+    world.annotate("canary", "role=canary");
+    break_first(&mut world);
+    world.syncs(2);
+    assert!(is_halted(&world));
+    // Three may try it, and one of them fails.
+    let mut world = running("halt", 5);
+    world.set_budget(json!(3), json!(0));
+    world.annotate("failure-threshold", "2");
+    world.set_image("img:2");
+    world.syncs(2);
+    let broken = world.only("n0");
+    world.crash(&broken);
+    world.syncs(2);
+    assert!(!is_halted(&world));
+}
+
+#[test]
+fn a_pod_that_was_in_time_and_comes_down_has_the_whole_deadline_again() {
+    let mut world = running("rollback", 3);
+    world.annotate("progress-deadline", "10m");
+    world.annotate("canary", "1");
+    world.set_image("img:2");
+    world.syncs(2);
+    world.ready_all();
+    world.sync();
+    world.pass(3_600);
+    world.set_ready_on("n0", false);
+    world.syncs(2);
+    world.pass(599);
+    world.syncs(2);
+    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    world.pass(1);
+    world.syncs(1);
+    let told = world.history.iter().find_map(|one| one.failed.clone());
+    assert!(
+        told.as_ref()
+            .is_some_and(|told| told.ends_with("is not available 600s after it came down)")),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn going_back_mends_what_a_partition_or_a_shut_window_holds() {
+    for (key, value) in [
+        ("partition", "3"),
+        // The world starts on a Thursday at midnight.
+        ("maintenance-windows", "*: Thu 00:00-00:30"),
+    ] {
+        let mut world = running("rollback", 5);
+        world.annotate(key, value);
+        world.annotate("progress-deadline", "1h");
+        world.set_image("img:2");
+        world.syncs(2);
+        world.pass(3_600);
+        for _ in 0..8 {
+            world.sync();
+            world.ready_all_but("img:2");
+        }
+        assert_eq!(world.image(), "img:1", "{key}");
+        assert_eq!(
+            (world.updated(), world.stat("numberAvailable")),
+            (5, 5),
+            "{key}"
+        );
+    }
+}
+
+#[test]
+fn undo_of_a_partitioned_rollout_goes_everywhere() {
+    let mut world = running("rollback", 5);
+    world.annotate("partition", "3");
+    world.set_image("img:2");
+    world.settle_down();
+    assert_eq!(world.updated(), 2);
+    world.set_image("img:1");
+    world.settle_down();
+    assert_eq!(world.updated(), 5);
+}
+
+#[test]
+fn the_death_spiral_of_pods_that_only_never_turn_ready_heals_too() {
+    let mut world = running("rollback", 4);
+    world.on_delete();
+    world.annotate("progress-deadline", "5m");
+    world.settle_down();
+    world.set_image("img:2");
+    world.sync();
+    world.delete_all();
+    world.syncs(2);
+    world.pass(300);
+    for _ in 0..6 {
+        world.sync();
+        world.ready_all_but("img:2");
+    }
+    assert_eq!(world.image(), "img:1");
+    assert_eq!((world.updated(), world.stat("numberAvailable")), (4, 4));
 }
 
 #[test]
@@ -285,8 +460,8 @@ fn on_delete_leaves_pods_that_work_alone() {
 #[test]
 fn a_pod_made_from_the_older_revision_is_left_to_start() {
     let mut world = running("halt", 5);
-    world.annotate("failure-threshold", "5");
-    break_first(&mut world);
+    world.set_image("img:2");
+    world.syncs(2);
     let lost = world.only("n2");
     world.remove_pod(&lost);
     assert_eq!(world.sync(), (1, 0));

@@ -149,6 +149,61 @@ fn a_partition_keeps_so_many_nodes_on_the_older_revision() {
 }
 
 #[test]
+fn nodes_that_only_the_new_template_wants_do_not_keep_the_canary_waiting() {
+    for surging in [false, true] {
+        let mut world = World::new(4);
+        if surging {
+            world.set_budget(json!(0), json!(1));
+        }
+        world.taint("n3", &["role=control:NoSchedule"]);
+        world.settle_down();
+        world.label("n1", "role", "canary");
+        world.annotate("canary", "role=canary");
+        world.annotate("on-failure", "halt");
+        let toleration = json!([{"key": "role", "operator": "Exists"}]);
+        world.edit_template(|template| template["spec"]["tolerations"] = toleration);
+        assert_eq!(roll(&mut world), ["n1"], "surging: {surging}");
+        assert!(world.on("n3").is_empty());
+        world.promote(usize::MAX);
+        assert_eq!(roll(&mut world), ["n0", "n1", "n2", "n3"]);
+    }
+}
+
+#[test]
+fn a_shut_window_keeps_nothing_from_a_node_that_only_the_new_template_wants() {
+    let mut world = World::new(3);
+    world.taint("n2", &["role=control:NoSchedule"]);
+    world.settle_down();
+    world.label("n2", "site", "shop");
+    world.annotate("maintenance-windows", "site=shop: Fri 02:00-03:00");
+    let toleration = json!([{"key": "role", "operator": "Exists"}]);
+    world.edit_template(|template| template["spec"]["tolerations"] = toleration);
+    assert_eq!(roll(&mut world), ["n0", "n1", "n2"]);
+}
+
+#[test]
+fn the_end_of_a_pause_is_looked_for_also_by_nodes_that_only_miss_a_pod() {
+    let mut world = World::new(4);
+    for (node, zone) in [("n0", "a"), ("n1", "b"), ("n2", "b"), ("n3", "b")] {
+        world.label(node, "zone", zone);
+    }
+    let wants = |world: &mut World, zone: &str| {
+        let zone = json!({"zone": zone});
+        world.edit_template(|template| template["spec"]["nodeSelector"] = zone);
+    };
+    wants(&mut world, "a");
+    world.settle_down();
+    world.annotate("canary", "1");
+    world.annotate("canary-pause", "10m");
+    wants(&mut world, "b");
+    assert_eq!(roll(&mut world), ["n1"]);
+    let in_ten_minutes = world.now() + std::time::Duration::from_secs(600);
+    assert_eq!(world.look().requeue_at, Some(in_ten_minutes));
+    world.pass(600);
+    assert_eq!(roll(&mut world), ["n1", "n2", "n3"]);
+}
+
+#[test]
 fn nodes_are_updated_only_in_their_windows() {
     // The world starts at 2026-01-01T00:00:00Z, a Thursday.
     let mut world = World::running(4);

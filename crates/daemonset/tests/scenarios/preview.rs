@@ -73,6 +73,37 @@ fn a_plain_roll_is_told_wave_by_wave_with_the_longest_outage() {
 }
 
 #[test]
+fn a_rollout_that_is_under_way_goes_on_where_it_is() {
+    let mut world = World::running(3);
+    world.graceful = true;
+    world.set_image("img:2");
+    world.sync();
+    assert_eq!(
+        steps(&look(&world)),
+        ["+30s Create n0", "+35s Replace n1", "+70s Replace n2"]
+    );
+    world.finish();
+    world.sync();
+    let preview = look(&world);
+    assert_eq!(steps(&preview), ["+5s Replace n1", "+40s Replace n2"]);
+    assert_eq!(preview.left, []);
+}
+
+#[test]
+fn going_back_leaves_out_whoever_is_out_of_reach_by_then() {
+    let mut world = World::running(3);
+    world.set_image("img:2");
+    world.settle_down();
+    world.lose("n1");
+    world.pass(3_600);
+    world.set_image("img:1");
+    let preview = look(&world);
+    assert_eq!(steps(&preview), ["+0s Replace n0", "+35s Replace n2"]);
+    let left: Vec<&str> = preview.left.iter().map(|(node, _)| node.as_str()).collect();
+    assert_eq!(left, ["n1"]);
+}
+
+#[test]
 fn a_surge_takes_nobody_out() {
     let mut world = World::running(3);
     world.set_budget(json!(0), json!(2));

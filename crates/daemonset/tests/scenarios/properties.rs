@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use muster_daemonset::control::OnFailure;
 use muster_daemonset::place::DeleteWhy;
 use muster_daemonset::plan::{CreateWhy, From, Plan};
+use muster_daemonset::release::{Hold, Release};
 use muster_daemonset::rollout::{Budget, Part};
 use muster_daemonset::{DaemonFacts, NodeName, Placements, PodFacts, place, plan};
-use muster_model::pod_status::{Availability, Phase};
+use muster_model::pod_status::Phase;
 use muster_model::pre_pull::{Answer, State};
 use proptest::prelude::*;
 use serde_json::json;
@@ -190,7 +191,7 @@ fn happen(world: &mut World, event: &Event, surging: bool) {
                 } else {
                     State::Failed("no such image".to_owned())
                 };
-                let revision = world.facts().rules.target.hash;
+                let revision = world.facts().rules.target.pulled_for();
                 world.edit_pod(&pod).pull_answer = Some(Answer { revision, state });
             }
         }
@@ -216,17 +217,23 @@ fn check_live(world: &World, surging: bool, plan: &Plan) {
 
 /// Nodes that count and have no available pod, and no Ready one, when `gone` are deleted.
 fn out(world: &World, gone: &[PodFacts]) -> (usize, usize) {
-    let rules = world.facts().rules;
+    let daemon = world.facts();
+    let release = Release::of(&daemon, &world.placements, world.now());
+    let rules = daemon.rules.clone();
     let counts =
         |pod: &PodFacts| !pod.terminating && !gone.iter().any(|other| other.uid == pod.uid);
     let (mut unavailable, mut unready) = (0, 0);
     for (node, placement) in world.placements.iter() {
-        if !placement.counts.desired || placement.part == Part::Skipped {
+        // Only the new template wants such a node, and not before its wave.
+        let withheld = matches!(
+            release.hold_of_missing(&world.placements, placement),
+            Some(Hold::Wave { .. })
+        );
+        if !placement.counts.desired || placement.part == Part::Skipped || withheld {
             continue;
         }
         let pods: Vec<PodFacts> = world.on(node.as_str()).into_iter().filter(counts).collect();
-        let available =
-            |pod: &PodFacts| pod.availability(&rules, world.now()) == Availability::Available;
+        let available = |pod: &PodFacts| pod.is_available(&rules, world.now());
         unavailable += usize::from(!pods.iter().any(available));
         unready += usize::from(!pods.iter().any(|pod| pod.ready));
     }

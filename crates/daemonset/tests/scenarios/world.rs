@@ -278,7 +278,7 @@ impl World {
 
     /// The node's agent answers a request for images of the current revision.
     pub(crate) fn answer_pull(&mut self, node: &str, state: State) {
-        let revision = self.facts().rules.target.hash;
+        let revision = self.facts().rules.target.pulled_for();
         let name = self.only(node);
         self.edit_pod(&name).pull_answer = Some(Answer { revision, state });
     }
@@ -289,11 +289,25 @@ impl World {
         self.edit_pod(name).failing = Some("container web waits: CrashLoopBackOff".to_owned());
     }
 
-    /// Somebody deletes every pod; what is made in their place crashes.
-    pub(crate) fn delete_all_and_crash(&mut self) {
+    /// Somebody has the current revision tried again.
+    pub(crate) fn try_again(&mut self) {
+        let current = self.facts().rules.target.revision_name;
+        for revision in self.history.iter_mut().filter(|one| one.name == current) {
+            revision.failed = None;
+            revision.tried_again += 1;
+        }
+    }
+
+    /// Somebody deletes every pod.
+    pub(crate) fn delete_all(&mut self) {
         for name in self.pods.keys().cloned().collect::<Vec<_>>() {
             self.remove_pod(&name);
         }
+    }
+
+    /// The same; what is made in their place crashes.
+    pub(crate) fn delete_all_and_crash(&mut self) {
+        self.delete_all();
         self.sync();
         for name in self.pods.keys().cloned().collect::<Vec<_>>() {
             self.crash(&name);
@@ -307,6 +321,29 @@ impl World {
                 self.set_ready(&name, true);
             }
         }
+    }
+
+    /// Pods of this image never turn Ready.
+    pub(crate) fn ready_all_but(&mut self, image: &str) {
+        let is_of = |template: &Value| template["spec"]["containers"][0]["image"] == image;
+        let bad: Vec<Option<String>> = self
+            .history
+            .iter()
+            .filter(|revision| is_of(&revision.template))
+            .map(|revision| revision.hash.clone())
+            .collect();
+        for name in self.pods.keys().cloned().collect::<Vec<_>>() {
+            let pod = &self.pods[&name];
+            if !bad.contains(&pod.hash) && !pod.phase.is_terminal() && !pod.ready {
+                self.set_ready(&name, true);
+            }
+        }
+    }
+
+    /// The image of the present template.
+    pub(crate) fn image(&self) -> &str {
+        let container = &self.daemon["spec"]["template"]["spec"]["containers"][0];
+        container["image"].as_str().unwrap_or_default()
     }
 
     pub(crate) fn remove_pod_if_there(&mut self, name: &str) {
@@ -363,10 +400,12 @@ impl World {
             ready: false,
             ready_since: None,
             unready_since: None,
+            was_available: false,
             hash: Some(self.facts().rules.target.hash),
             template_generation: None,
             trouble: String::new(),
             failing: None,
+            attempt: None,
             pull_asked: None,
             pull_answer: None,
         };
@@ -391,6 +430,7 @@ impl World {
         if pod.ready != ready {
             pod.ready = ready;
             pod.ready_since = ready.then_some(now);
+            pod.unready_since = (!ready).then_some(now);
         }
         if ready {
             pod.phase = Phase::Running;
@@ -457,6 +497,10 @@ impl World {
     }
 
     pub(crate) fn place_all(&mut self, daemon: &DaemonFacts) {
+        let now = self.now();
+        for pod in self.pods.values_mut() {
+            pod.was_available |= pod.is_available(&daemon.rules, now);
+        }
         let named = self.nodes.keys().map(|name| NodeName::from(name.as_str()));
         let with_pods = self.pods.values().filter_map(|pod| pod.node.clone());
         let all: BTreeSet<NodeName> = named.chain(with_pods).collect();
@@ -526,6 +570,7 @@ impl World {
                 revision.number = *number;
                 revision.failed = None;
                 revision.promoted = 0;
+                revision.tried_again = 0;
             }
         }
         self.history
@@ -602,8 +647,8 @@ impl World {
             }
         }
         for pull in &plan.pre_pulls {
-            let hash = daemon.rules.target.hash.clone();
-            self.edit_pod(&pull.pod.name).pull_asked = Some(hash);
+            let wanted = daemon.rules.target.pulled_for();
+            self.edit_pod(&pull.pod.name).pull_asked = Some(wanted);
         }
         if let Some(stable) = &plan.roll_back {
             let template = (*stable.template).clone();

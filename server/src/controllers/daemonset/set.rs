@@ -26,6 +26,8 @@ struct Owned {
     /// Its labels match; otherwise it is to be released and does not count.
     mine: bool,
     heard: Heard,
+    /// It was seen available.
+    was_available: bool,
 }
 
 /// The times that a pod tells, and when each was heard of.
@@ -38,10 +40,12 @@ struct Heard {
 impl Owned {
     /// The facts, with times as the clock is set now. So a clock that is set harms nothing: a Ready pod becomes available in
     /// the time it needs, neither at once nor when the clock has caught up, and no new pod is overdue.
-    fn facts_at(&mut self, now: Moment) -> PodFacts {
+    fn facts_at(&mut self, rules: &Rules, now: Moment) -> PodFacts {
         let mut facts = self.facts.clone();
         facts.created = carry(facts.created, &mut self.heard.created, now);
         facts.ready_since = carry(facts.ready_since, &mut self.heard.ready_since, now);
+        self.was_available |= facts.is_available(rules, now.wall);
+        facts.was_available = self.was_available;
         facts
     }
 }
@@ -144,6 +148,7 @@ impl Set {
         let before = self.pods.get(&uid);
         let changed = before.is_none_or(|pod| pod.mine != mine || pod.facts != facts);
         let heard = before.map(|pod| pod.heard).unwrap_or_default();
+        let was_available = before.is_some_and(|pod| pod.was_available);
         if changed {
             self.unlink(&uid);
             if mine {
@@ -166,6 +171,7 @@ impl Set {
                 stored,
                 mine,
                 heard,
+                was_available,
             },
         );
         changed
@@ -380,7 +386,8 @@ impl Set {
     fn pods_on(&mut self, node: &NodeName, now: Moment) -> Vec<PodFacts> {
         let mut pods = Vec::new();
         for uid in self.by_node.get(node).into_iter().flatten() {
-            pods.extend(self.pods.get_mut(uid).map(|pod| pod.facts_at(now)));
+            let pod = self.pods.get_mut(uid);
+            pods.extend(pod.map(|pod| pod.facts_at(&self.facts.rules, now)));
         }
         pods
     }

@@ -198,6 +198,8 @@ impl Inner {
                     relabel,
                 };
             }
+            let (uid, target) = (&set.facts.uid, &set.facts.rules.target);
+            self.troubles.note_begun(uid, target);
         }
         self.refresh(set, &state.index.nodes, moment);
         let history = set.history();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_daemonset::backoff::Backoff;
+use muster_daemonset::facts::Target;
 use muster_daemonset::gap::{self, Memory};
 use muster_daemonset::{DaemonFacts, NodeFacts, NodeName, PodFacts, Setback};
 use muster_model::time::Timestamp;
@@ -31,6 +32,8 @@ pub(crate) struct Known {
     pub(crate) backoff: Backoff,
     /// By the DaemonSet's uid.
     setbacks: BTreeMap<String, Setback>,
+    /// By the DaemonSet's uid: the hash of its current revision, and since when it is the current one.
+    begun: BTreeMap<String, (String, Option<Timestamp>)>,
     /// By the DaemonSet's uid, from the first look on: the nodes without an available pod that should have one, and
     /// since when.
     gaps: BTreeMap<String, BTreeMap<NodeName, Timestamp>>,
@@ -40,6 +43,13 @@ impl Known {
     /// What the last sync of the DaemonSet with this uid failed of; `None`: it did not.
     pub(crate) fn setback(&self, uid: &str) -> Option<&Setback> {
         self.setbacks.get(uid)
+    }
+
+    /// Since when the revision with this hash is the current one of the DaemonSet with this uid; `None`: it is not, or that is
+    /// not known.
+    pub(crate) fn begun(&self, uid: &str, hash: &str) -> Option<Timestamp> {
+        let (current, since) = self.begun.get(uid)?;
+        since.filter(|_| current == hash)
     }
 
     /// Since when a node, with these pods of the DaemonSet, is without an available one.
@@ -108,6 +118,20 @@ impl Troubles {
         waited
     }
 
+    /// The current revision of a DaemonSet, and since when it is that.
+    pub(super) fn note_begun(&self, uid: &str, target: &Target) {
+        let is_known = {
+            let known = self.known();
+            let begun = known.begun.get(uid);
+            begun.is_some_and(|(hash, since)| *hash == target.hash && *since == target.since)
+        };
+        // As with setbacks: mostly there is nothing to note.
+        if !is_known {
+            let begun = (target.hash.clone(), target.since);
+            self.quietly(|known| _ = known.begun.insert(uid.to_owned(), begun));
+        }
+    }
+
     /// The nodes of a DaemonSet that were looked at: since when they are gaps; `None`: they are none.
     pub(super) fn note_gaps(&self, uid: &str, looked_at: Vec<(NodeName, Option<Timestamp>)>) {
         let is_news = {
@@ -140,6 +164,7 @@ impl Troubles {
             known.backoff.forget(uid);
             known.setbacks.remove(uid);
             known.gaps.remove(uid);
+            known.begun.remove(uid);
         });
     }
 

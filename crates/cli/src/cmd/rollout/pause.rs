@@ -73,7 +73,13 @@ async fn pause_one(server: &Server, object: &Object) -> Outcome<Object> {
         return Err(refused(object, "is already paused"));
     }
     let name = object.namespaced_name();
-    let written = annotate(server, &DAEMON_SET, &name, annotation::PAUSED, Some("true")).await?;
+    let written = annotate(
+        server,
+        &DAEMON_SET,
+        &name,
+        &[(annotation::PAUSED, Some("true"))],
+    )
+    .await?;
     Ok(written.object)
 }
 
@@ -88,13 +94,20 @@ async fn resume_one(server: &Server, object: Object) -> Outcome<Object> {
     // First the failure: a rollout that goes on must not find it.
     if let Some(revision) = failed {
         let name = NamespacedName::new(object.namespace(), revision.name());
-        let (kind, failed) = (&CONTROLLER_REVISION, annotation::FAILED);
-        annotate(server, kind, &name, failed, None).await?;
+        // With another try its pods are judged anew, not by what they showed in the last one.
+        let tried = revision.annotation(annotation::TRY);
+        let again = tried
+            .and_then(|tried| tried.parse::<u32>().ok())
+            .unwrap_or(0)
+            + 1;
+        let again = again.to_string();
+        let notes = [(annotation::FAILED, None), (annotation::TRY, Some(&*again))];
+        annotate(server, &CONTROLLER_REVISION, &name, &notes).await?;
     }
     if !was_paused {
         return Ok(object);
     }
     let name = object.namespaced_name();
-    let written = annotate(server, &DAEMON_SET, &name, annotation::PAUSED, None).await?;
+    let written = annotate(server, &DAEMON_SET, &name, &[(annotation::PAUSED, None)]).await?;
     Ok(written.object)
 }

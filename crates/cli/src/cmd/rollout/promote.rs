@@ -57,7 +57,7 @@ async fn one(args: &PromoteArgs, server: &Server, object: &Object) -> Outcome {
     let through = through(&state, before, args.full).map_err(|why| refused(object, &why))?;
     let name = NamespacedName::new(object.namespace(), revision.name());
     let (kind, promoted) = (&CONTROLLER_REVISION, annotation::PROMOTED);
-    annotate(server, kind, &name, promoted, Some(&through)).await?;
+    annotate(server, kind, &name, &[(promoted, Some(&through))]).await?;
     Ok(())
 }
 

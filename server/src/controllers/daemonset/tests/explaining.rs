@@ -14,7 +14,13 @@ use crate::daemons::DaemonView;
 impl Cluster {
     fn sentence(&self, node: &str) -> String {
         let cache = self.registry.cache();
-        let view = DaemonView::of(cache, &self.set(), self.registry.moment()).unwrap();
+        let view = DaemonView::of(
+            cache,
+            self.controller.troubles(),
+            &self.set(),
+            self.registry.moment(),
+        )
+        .unwrap();
         let rows = view.rows(cache, self.controller.troubles());
         let row = rows.iter().find(|row| row.node.as_str() == node).unwrap();
         row.placement.verdict.sentence()
@@ -124,7 +130,13 @@ impl Cluster {
     /// Seconds since the start, at which a node came to be without an available pod; `None`: it has one.
     fn uncovered_since(&self, node: &str) -> Option<i64> {
         let cache = self.registry.cache();
-        let view = DaemonView::of(cache, &self.set(), self.registry.moment()).unwrap();
+        let view = DaemonView::of(
+            cache,
+            self.controller.troubles(),
+            &self.set(),
+            self.registry.moment(),
+        )
+        .unwrap();
         let rows = view.rows(cache, self.controller.troubles());
         let row = rows.iter().find(|row| row.node.as_str() == node).unwrap();
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
