@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use muster_agent::runtime::memory::Call;
 use muster_client::{DeleteOptions, PatchType, WriteOptions, Written};
-use muster_model::kind::{DAEMON_SET, Kind, NODE, POD};
+use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, Kind, NODE, POD};
 use muster_model::object::NamespacedName;
 use muster_model::reason::annotation;
 use muster_proto::v1;
@@ -38,6 +38,9 @@ impl World {
             | Act::Restart { .. }
             | Act::Undo { .. }
             | Act::Pause { .. }
+            | Act::Promote { .. }
+            | Act::TryAgain { .. }
+            | Act::Tolerate { .. }
             | Act::DeletePod { .. }
             | Act::DeleteSet { .. }
             | Act::CreateSet { .. } => self.person_on_set(act).await,
@@ -66,6 +69,9 @@ impl World {
             | Act::Restart { set }
             | Act::Undo { set }
             | Act::Pause { set, .. }
+            | Act::Promote { set }
+            | Act::TryAgain { set }
+            | Act::Tolerate { set, .. }
             | Act::DeletePod { set, .. }
             | Act::DeleteSet { set }
             | Act::CreateSet { set } => *set % self.plans.len(),
@@ -92,6 +98,22 @@ impl World {
             Act::Pause { on, .. } => {
                 let value = if *on { json!("true") } else { Value::Null };
                 let patch = json!({"metadata": {"annotations": {annotation::PAUSED: value}}});
+                self.patch(&DAEMON_SET, &key, PatchType::Merge, &patch)
+                    .await
+            }
+            Act::Promote { .. } => {
+                let notes = json!({annotation::PROMOTED: "all"});
+                self.note_current(plan.name, notes).await
+            }
+            Act::TryAgain { .. } => {
+                let number = self.next_try;
+                self.next_try += 1;
+                let notes = json!({annotation::FAILED: null, annotation::TRY: number.to_string()});
+                self.note_current(plan.name, notes).await
+            }
+            Act::Tolerate { on, .. } => {
+                let tolerations: Vec<Value> = on.then(manifest::toleration).into_iter().collect();
+                let patch = json!({"spec": {"template": {"spec": {"tolerations": tolerations}}}});
                 self.patch(&DAEMON_SET, &key, PatchType::Merge, &patch)
                     .await
             }
@@ -157,6 +179,21 @@ impl World {
                 Ok(())
             }
         }
+    }
+
+    /// Notes something on the newest revision of a DaemonSet.
+    async fn note_current(&self, set: &str, notes: Value) -> anyhow::Result<()> {
+        let name = {
+            let seen = self.seen.lock();
+            let uid = &seen.sets.get(set).context("no such DaemonSet")?.uid;
+            let of_set = seen.revisions.values().filter(|one| one.owner == *uid);
+            let newest = of_set.max_by_key(|one| one.number).context("no revision")?;
+            newest.name.clone()
+        };
+        let key = NamespacedName::new(NAMESPACE, name);
+        let patch = json!({"metadata": {"annotations": notes}});
+        self.patch(&CONTROLLER_REVISION, &key, PatchType::Merge, &patch)
+            .await
     }
 
     async fn person_on_node(&mut self, act: &Act) -> anyhow::Result<()> {

@@ -121,6 +121,7 @@ impl Dice {
             partition: self.weighted(&[(5, None), (1, Some(1)), (1, Some(2))]),
             pre_pull: self.percent(25),
             by_zone: self.percent(20),
+            windows: self.percent(15),
         }
     }
 
@@ -178,7 +179,7 @@ impl Dice {
 
     fn person(&mut self) -> Act {
         let (set, node) = (self.any(), self.any());
-        match self.between(0, 40) {
+        match self.between(0, 46) {
             0..=11 => Act::SetImage {
                 set,
                 image: self.between(0, IMAGES - 1),
@@ -213,6 +214,12 @@ impl Dice {
             },
             36 => Act::RemoveNode { node },
             37..=39 => Act::Pause {
+                set,
+                on: self.percent(60),
+            },
+            40 | 41 => Act::Promote { set },
+            42 | 43 => Act::TryAgain { set },
+            44 | 45 => Act::Tolerate {
                 set,
                 on: self.percent(60),
             },

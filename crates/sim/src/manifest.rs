@@ -32,7 +32,7 @@ pub(crate) fn daemon_set(plan: &SetPlan, image_number: usize) -> Object {
         manifest = manifest.node_selector(ZONE, zone);
     }
     if plan.tolerates {
-        manifest = manifest.toleration(json!({"key": DEDICATED, "operator": "Exists"}));
+        manifest = manifest.toleration(toleration());
     }
     for (key, value) in controls(plan.controls) {
         manifest = manifest.annotation(key, &value);
@@ -42,6 +42,11 @@ pub(crate) fn daemon_set(plan: &SetPlan, image_number: usize) -> Object {
         manifest = Manifest::of(with_probe(manifest.tree().clone(), probe));
     }
     manifest.object()
+}
+
+/// That of machines that are set apart.
+pub(crate) fn toleration() -> Value {
+    json!({"key": DEDICATED, "operator": "Exists"})
 }
 
 /// The annotations of what is asked of rollouts.
@@ -66,6 +71,11 @@ fn controls(controls: Controls) -> Vec<(&'static str, String)> {
     if controls.by_zone {
         all.push((annotation::FAILURE_DOMAIN, ZONE.to_owned()));
     }
+    if controls.windows {
+        // Scenarios begin on a Monday at nine.
+        let windows = format!("{ZONE}=b: Mon 09:01-09:02\n{ZONE}=b: Mon 09:03-09:05");
+        all.push((annotation::MAINTENANCE_WINDOWS, windows));
+    }
     all
 }
 
@@ -79,6 +89,7 @@ pub(crate) fn without_controls() -> Value {
         annotation::PARTITION,
         annotation::PRE_PULL,
         annotation::FAILURE_DOMAIN,
+        annotation::MAINTENANCE_WINDOWS,
         annotation::PAUSED,
     ];
     let none: Map<String, Value> = keys

@@ -58,29 +58,30 @@ impl PodSeen {
         self.ready && !self.terminating && !self.is_over()
     }
 
-    /// It has served long enough, by either clock.
+    /// It has served long enough, by either clock. Since when, is told in whole seconds: it may be one less.
     pub(crate) fn is_available(&self, min_ready_seconds: i64, now: Moment) -> bool {
-        let long = |passed: i64| passed >= min_ready_seconds;
-        let by_wall = self
-            .ready_since
-            .is_some_and(|since| long(now.wall.duration_since(since).as_secs()));
-        let by_mono = self.ready_seen.is_some_and(|since| {
-            long(i64::try_from(now.mono.saturating_sub(since).as_secs()).unwrap_or(i64::MAX))
-        });
-        self.is_serving() && (min_ready_seconds == 0 || by_wall || by_mono)
+        let served = self.served(now);
+        let long =
+            |seconds: Option<f64>| seconds.is_some_and(|s| s + 1.0 > min_ready_seconds as f64);
+        self.is_serving() && (min_ready_seconds == 0 || long(served.0) || long(served.1))
     }
 
-    /// The same by both clocks.
+    /// It has, by both.
     pub(crate) fn is_surely_available(&self, min_ready_seconds: i64, now: Moment) -> bool {
-        let without = |since_wall: bool| {
-            let mut pod = self.clone();
-            match since_wall {
-                true => pod.ready_since = None,
-                false => pod.ready_seen = None,
-            }
-            pod.is_available(min_ready_seconds, now)
-        };
-        without(true) && without(false)
+        let served = self.served(now);
+        let long = |seconds: Option<f64>| seconds.is_some_and(|s| s >= min_ready_seconds as f64);
+        self.is_serving() && (min_ready_seconds == 0 || (long(served.0) && long(served.1)))
+    }
+
+    /// For how many seconds it has been Ready: as it says, and as it was seen.
+    fn served(&self, now: Moment) -> (Option<f64>, Option<f64>) {
+        let told = self
+            .ready_since
+            .map(|since| now.wall.duration_since(since).as_secs_f64());
+        let seen = self
+            .ready_seen
+            .map(|since| now.mono.saturating_sub(since).as_secs_f64());
+        (told, seen)
     }
 }
 
@@ -138,6 +139,10 @@ pub(crate) struct SetSeen {
     pub(crate) guarded: bool,
     /// When one of the two changed last.
     pub(crate) controlled: Duration,
+    /// Some nodes are to try a revision before others.
+    pub(crate) has_canary: bool,
+    /// When what it asks of nodes changed last.
+    pub(crate) wants_changed: Duration,
 }
 
 /// A ControllerRevision.
@@ -307,12 +312,17 @@ pub(crate) fn set(name: &str, tree: &Value, before: Option<&SetSeen>, now: Momen
         paused: annotation(tree, annotation::PAUSED) == Some("true"),
         guarded: annotation(tree, annotation::ON_FAILURE).is_some(),
         controlled: now.mono,
+        has_canary: annotation(tree, annotation::CANARY).is_some(),
+        wants_changed: now.mono,
     };
     let Some(before) = before else {
         return after;
     };
     if before.template == after.template {
         after.rollout = before.rollout;
+    }
+    if (&before.node_selector, &before.tolerations) == (&after.node_selector, &after.tolerations) {
+        after.wants_changed = before.wants_changed;
     }
     if before.generation == after.generation {
         after.changed = before.changed;

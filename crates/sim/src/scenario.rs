@@ -65,6 +65,8 @@ pub struct Controls {
     pub pre_pull: bool,
     /// One node of each zone at a time.
     pub by_zone: bool,
+    /// Nodes of one zone are updated at some times only.
+    pub windows: bool,
 }
 
 /// A number of nodes, or a share of them.
@@ -138,6 +140,16 @@ pub enum Act {
         set: usize,
     },
     Pause {
+        set: usize,
+        on: bool,
+    },
+    Promote {
+        set: usize,
+    },
+    TryAgain {
+        set: usize,
+    },
+    Tolerate {
         set: usize,
         on: bool,
     },

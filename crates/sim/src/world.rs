@@ -45,6 +45,8 @@ pub(crate) struct World {
     pub(crate) clocks: BTreeMap<String, Arc<SteppingClock>>,
     pub(crate) plans: Vec<SetPlan>,
     pub(crate) next_node: usize,
+    /// Tries of a revision have different names, whichever it is.
+    pub(crate) next_try: u32,
     running: BTreeMap<String, Runs>,
     /// Containers that the scenario ended since the last look.
     ended: BTreeSet<String>,
@@ -76,6 +78,7 @@ impl World {
             clocks: BTreeMap::new(),
             plans: scenario.sets.clone(),
             next_node: scenario.nodes.len() + 1,
+            next_try: 1,
             running: BTreeMap::new(),
             ended: BTreeSet::new(),
         };

@@ -20,6 +20,7 @@ pub(crate) fn deleted(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String>
     let rollout = pod.is_serving()
         && !seen.by_hand.contains(&pod.uid)
         && !seen.lately(node.changed)
+        && !seen.lately(set.wants_changed)
         && fit::of(set, node).keep;
     if !rollout {
         return None;
@@ -129,7 +130,10 @@ pub(super) fn most_desired(seen: &Seen, set: &SetSeen) -> usize {
 pub(super) fn counts(seen: &Seen, set: &SetSeen, node: &NodeSeen, kept: bool) -> bool {
     let fit = fit::of(set, node);
     let has_pod = seen.pods_on(&set.uid, &node.name).any(|pod| !pod.is_over());
-    let concerned = fit.run || (kept && fit.keep && has_pod);
+    // A node that never had a pod may be waiting for its wave: only the new template wants it.
+    let key = (set.uid.clone(), node.name.clone());
+    let withheld = set.has_canary && !has_pod && !seen.losses.contains_key(&key);
+    let concerned = (fit.run && !withheld) || (kept && fit.keep && has_pod);
     // Objects tell whole seconds.
     let left_out = node.lost.is_some_and(|lost| {
         lost.mono <= set.rollout.mono + std::time::Duration::from_secs(1)
