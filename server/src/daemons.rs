@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_daemonset::facts::FactsError;
-use muster_daemonset::release::{Hold, Release};
+use muster_daemonset::hold::Hold;
+use muster_daemonset::release::Release;
 use muster_daemonset::{
     Claim, DaemonFacts, NodeFacts, NodeName, Placement, Placements, PodFacts, RevisionFacts,
     Verdict, claim_object, place, place_gone, revision,

@@ -14,9 +14,10 @@ use muster_model::reason::label;
 use muster_model::time::Timestamp;
 
 use crate::facts::{DaemonFacts, NodeFacts, NodeName, PodFacts, PodUid, RevisionFacts};
+use crate::hold::{Hold, WaveWait};
 use crate::place::{DeleteWhy, Placement, place};
 use crate::plan::{From, Plan, plan};
-use crate::release::{Hold, Release, WaveWait};
+use crate::release::Release;
 use crate::revision;
 use crate::tally::Placements;
 

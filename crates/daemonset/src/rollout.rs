@@ -28,9 +28,10 @@ use std::collections::BTreeSet;
 use muster_model::pod_status::Availability;
 
 use crate::control::OnFailure;
+use crate::evidence::Evidence;
 use crate::facts::{DaemonFacts, NodeName, Rules, Strategy};
 use crate::fit::Fit;
-use crate::place::{DeleteWhy, Evidence, Placement, PodRef, Pulled};
+use crate::place::{DeleteWhy, Placement, PodRef, Pulled};
 use crate::plan::{CreateWhy, From, Plan};
 use crate::release::{Release, Turns};
 use crate::seen::{Actions, Seen, SeenPod};

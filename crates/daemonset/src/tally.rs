@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use muster_model::time::Timestamp;
 
+use crate::evidence::Evidence;
 use crate::facts::NodeName;
 use crate::group::Group;
-use crate::place::{Evidence, Placement};
+use crate::place::Placement;
 use crate::release::is_busy;
 use crate::rollout::Part;
 use crate::verdict::Verdict;

@@ -7,7 +7,7 @@ use muster_model::reason::taint as taint_key;
 use muster_model::taint::{NO_EXECUTE, taint_text};
 use muster_model::time::{Timestamp, to_seconds_text};
 
-use crate::release::Hold;
+use crate::hold::Hold;
 
 /// Why a node should not run the daemon.
 #[derive(Debug, Clone, PartialEq)]

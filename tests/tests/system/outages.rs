@@ -1,6 +1,7 @@
 //! Servers and agents that die, networks that part.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_model::kind::{DAEMON_SET, EVENT, NODE, POD};
@@ -452,8 +453,7 @@ async fn na_098_a_server_restored_empty_kills_nothing_before_a_second_look() {
     cluster.stop().await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_back_an_hour_keeps_no_pod_from_becoming_available() {
+async fn cluster_with_a_clock_to_set() -> (Cluster, Arc<SteppingClock>) {
     let clock = SteppingClock::new("2026-03-02T09:00:00Z".parse().unwrap());
     let options = ClusterOptions {
         seed: Some(7),
@@ -463,6 +463,12 @@ async fn a_clock_that_is_set_back_an_hour_keeps_no_pod_from_becoming_available()
         .await
         .unwrap();
     add_images(&cluster);
+    (cluster, clock)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_is_set_back_an_hour_keeps_no_pod_from_becoming_available() {
+    let (cluster, clock) = cluster_with_a_clock_to_set().await;
     let manifest = build::daemon_set("web").set("/spec/minReadySeconds", 20);
     cluster.create(&manifest.object()).await.unwrap();
     // Ready by a clock that runs fast, and put right before the pods are available.
@@ -490,15 +496,7 @@ async fn a_clock_that_is_set_back_an_hour_keeps_no_pod_from_becoming_available()
 
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_is_set_forward_a_day_makes_no_revision_fail() {
-    let clock = SteppingClock::new("2026-03-02T09:00:00Z".parse().unwrap());
-    let options = ClusterOptions {
-        seed: Some(7),
-        ..ClusterOptions::paused().in_memory(clock.clone())
-    };
-    let cluster = Cluster::with_nodes(options, &["n1", "n2", "n3"])
-        .await
-        .unwrap();
-    add_images(&cluster);
+    let (cluster, clock) = cluster_with_a_clock_to_set().await;
     let manifest = build::daemon_set("web")
         .set("/spec/minReadySeconds", 60)
         .set(

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use muster_daemonset::control::OnFailure;
+use muster_daemonset::hold::Hold;
 use muster_daemonset::place::DeleteWhy;
 use muster_daemonset::plan::{CreateWhy, From, Plan};
-use muster_daemonset::release::{Hold, Release};
+use muster_daemonset::release::Release;
 use muster_daemonset::rollout::{Budget, Part};
 use muster_daemonset::{DaemonFacts, NodeName, Placements, PodFacts, place, plan};
 use muster_model::pod_status::Phase;
