@@ -75,16 +75,17 @@ fn encoded(status: &PodStatus) -> bytes::Bytes {
     serde_json::to_vec(status).unwrap_or_default().into()
 }
 
+fn is_ready(status: &PodStatus) -> bool {
+    let mut conditions = status.conditions.iter().flatten();
+    conditions.any(|c| c.type_ == condition::READY && c.status == "True")
+}
+
 /// Whether others act on what changed. Of a pod that is being deleted the confirmation tells the rest.
 fn is_urgent(before: Option<&PodStatus>, after: &PodStatus, life: Life) -> bool {
     let ended =
         |status: &PodStatus| matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    let ready = |status: &PodStatus| {
-        let mut conditions = status.conditions.iter().flatten();
-        conditions.any(|c| c.type_ == condition::READY && c.status == "True")
-    };
     let was = |of: &dyn Fn(&PodStatus) -> bool| before.is_some_and(of);
-    life == Life::Wanted && (ended(after) != was(&ended) || ready(after) != was(&ready))
+    life == Life::Wanted && (ended(after) != was(&ended) || is_ready(after) != was(&is_ready))
 }
 
 struct Gone {
@@ -260,6 +261,18 @@ impl Outbox {
             .for_each(|entry| entry.due = Some(Mono(0)));
         inner.node = Some(node);
         inner.node_due = Some(Mono(0));
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// The server believes that this pod is not Ready, though it was told otherwise: it may have meant a node out of reach,
+    /// and have written it after the node was back. It is told again.
+    pub(crate) fn contradicted(&self, uid: &str) {
+        let mut inner = self.inner.lock();
+        let entry = inner.statuses.get_mut(uid);
+        if let Some(entry) = entry.filter(|entry| is_ready(&entry.status)) {
+            entry.due = Some(Mono(0));
+        }
         drop(inner);
         self.changed.notify_one();
     }

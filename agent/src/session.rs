@@ -8,10 +8,12 @@ use muster_client::{Backoff, ClientError, Connection};
 use muster_model::k8s::api::core::v1::Node;
 use muster_model::kind;
 use muster_model::object::Object;
+use muster_model::reason::condition;
 use muster_model::time;
 use muster_proto::v1::{self, agent_report::Report, pod_event::Type};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -370,6 +372,13 @@ fn taken(shared: &Shared, way: &mut OnTheWay<'_>, ack: &v1::ReportAck) -> Result
     Ok(())
 }
 
+/// Whether an object says of a pod that it is not Ready.
+fn is_down(pod: &Object) -> bool {
+    let conditions = pod.at("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|c| c["type"] == condition::READY && c["status"] == "False")
+}
+
 async fn watch_pods(
     shared: &Shared,
     pods: &mpsc::Sender<PodInput>,
@@ -403,7 +412,13 @@ async fn watch_pods(
             match type_ {
                 Type::SnapshotComplete => send(PodInput::SnapshotComplete).await?,
                 Type::Set | Type::Removed => match object() {
-                    Ok(object) if type_ == Type::Set => send(PodInput::Set(object)).await?,
+                    Ok(object) if type_ == Type::Set => {
+                        let is_well = node::is_ready(&shared.node_status.lock());
+                        if is_well && is_down(&object) {
+                            shared.outbox.contradicted(object.uid());
+                        }
+                        send(PodInput::Set(object)).await?;
+                    }
                     Ok(object) => send(PodInput::Removed(object)).await?,
                     Err(error) => tracing::warn!(%error, "a pod from the server could not be read"),
                 },

@@ -72,6 +72,19 @@ async fn na_008_a_deleted_node_is_registered_again_and_no_container_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_is_taken_down_after_its_node_was_back_is_told_of_again() {
+    let node = running();
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    node.server.take_down(&uid);
+    assert!(!support::is_ready(&node.server.state(), &uid));
+    node.server
+        .until("it is Ready again", |state| support::is_ready(state, &uid))
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_given_up_over_a_link_that_stood_still_is_told_of_again_at_once() {
     let node = running();
     let uid = node.server.put_pod(pod("p"));

@@ -171,20 +171,24 @@ impl Fake {
     /// What a server does that has not heard of the node for too long, told once the link works again.
     pub(crate) fn lose_sight(&self) {
         let mut state = self.state();
-        let not = |object: &mut Object, word: &str| {
-            let conditions = object.tree_mut().get_mut("status").unwrap()["conditions"]
-                .as_array_mut()
-                .unwrap();
-            for condition in conditions {
-                if condition["type"] == "Ready" {
-                    condition["status"] = word.into();
-                }
-            }
-        };
-        state.pods.values_mut().for_each(|pod| not(pod, "False"));
+        state
+            .pods
+            .values_mut()
+            .for_each(|pod| say_ready(pod, "False"));
         let node = state.node.as_mut().unwrap();
-        not(node, "Unknown");
+        say_ready(node, "Unknown");
         let event = pod_event(Type::Node, node);
+        state
+            .watchers
+            .retain(|watcher| watcher.try_send(event.clone()).is_ok());
+    }
+
+    /// The server writes that a pod is not Ready, of a node that it takes to be out of reach, when that is back already.
+    pub(crate) fn take_down(&self, uid: &str) {
+        let mut state = self.state();
+        let pod = state.pods.get_mut(uid).unwrap();
+        say_ready(pod, "False");
+        let event = pod_event(Type::Set, pod);
         state
             .watchers
             .retain(|watcher| watcher.try_send(event.clone()).is_ok());
@@ -305,6 +309,15 @@ pub(crate) fn is_ready(state: &State, uid: &str) -> bool {
         .into_iter()
         .flatten()
         .any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+fn say_ready(object: &mut Object, word: &str) {
+    let status = object.tree_mut().get_mut("status").unwrap();
+    for condition in status["conditions"].as_array_mut().unwrap() {
+        if condition["type"] == "Ready" {
+            condition["status"] = word.into();
+        }
+    }
 }
 
 fn pod_event(kind: Type, object: &Object) -> v1::PodEvent {

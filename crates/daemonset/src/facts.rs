@@ -425,7 +425,8 @@ impl NodeFacts {
             labels: node.metadata.labels.clone().unwrap_or_default(),
             taints,
             created: node.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            unreachable_since: [by_taint, by_condition].into_iter().flatten().min(),
+            // The taints come after the condition, perhaps by a clock that was set in between.
+            unreachable_since: by_condition.or(by_taint),
             reachable_since: turned.filter(|_| !is_unknown),
         }
     }

@@ -48,9 +48,14 @@ impl Moment {
         let told = told.min(heard.wall);
         match self.step_since(heard) {
             None => told,
-            Some(step) => told.saturating_add(step).unwrap_or(told),
+            Some(step) => shifted(told, step),
         }
     }
+}
+
+/// A time by a clock that was set forward by `step` since (negative: back).
+pub fn shifted(time: Timestamp, step: SignedDuration) -> Timestamp {
+    time.saturating_add(step).unwrap_or(time)
 }
 
 /// A shared clock.

@@ -44,6 +44,8 @@ pub(crate) struct PodSeen {
     /// Since when it is Ready: as it says, and as it was seen.
     pub(crate) ready_since: Option<Timestamp>,
     pub(crate) ready_seen: Option<Duration>,
+    /// The last time it said to be Ready since, and when that was first heard: a node that was out of reach says it again.
+    pub(crate) heard: Option<(Timestamp, Duration)>,
     pub(crate) terminating: bool,
 }
 
@@ -215,10 +217,12 @@ pub(crate) fn pod(tree: &Value, before: Option<&PodSeen>, now: Moment) -> PodSee
     let ready_since = condition
         .filter(|_| ready)
         .and_then(|condition| time(&condition["lastTransitionTime"]));
+    let heard_before = before.and_then(|pod| pod.heard);
     // Another time than before: it was not Ready in between, though nobody told.
-    let known = before
-        .filter(|pod| pod.ready && pod.ready_since == ready_since)
-        .and_then(|pod| pod.ready_seen);
+    let heard = ready_since.map(|told| match heard_before {
+        Some((before, at)) if before == told => (told, at),
+        _ => (told, now.mono),
+    });
     PodSeen {
         name: text(tree, "/metadata/name"),
         uid: text(tree, "/metadata/uid"),
@@ -232,7 +236,8 @@ pub(crate) fn pod(tree: &Value, before: Option<&PodSeen>, now: Moment) -> PodSee
         },
         ready,
         ready_since,
-        ready_seen: ready.then(|| known.unwrap_or(now.mono)),
+        ready_seen: ready.then(|| heard.map_or(now.mono, |(_, at)| at)),
+        heard: heard.or(heard_before),
         terminating: tree.pointer("/metadata/deletionTimestamp").is_some(),
     }
 }

@@ -292,7 +292,8 @@ fn keep_foreign_conditions(status: &mut Value, stored: &Object) {
     }
 }
 
-/// Whether two versions of a pod differ in nothing but what its agent says: the status, less the conditions of others.
+/// Whether two versions of a pod differ in nothing but what its agent says: the status, less the conditions of others. That
+/// a pod is not Ready any more the server may have said, of a node that it could not reach.
 pub(crate) fn differ_in_own_words(old: &Object, new: &Object) -> bool {
     fn foreign(pod: &Object) -> impl Iterator<Item = &Value> {
         let conditions = pod.at("/status/conditions").and_then(Value::as_array);
@@ -303,7 +304,14 @@ pub(crate) fn differ_in_own_words(old: &Object, new: &Object) -> bool {
         conditions.into_iter().flatten().filter(move |c| !own(c))
     }
     let metadata = |pod| Object::at(pod, "/metadata");
-    same_but(metadata(old), metadata(new), &["resourceVersion"])
+    let is_ready = |pod: &Object| {
+        let conditions = pod.at("/status/conditions").and_then(Value::as_array);
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|c| c["type"] == condition::READY && c["status"] == "True")
+    };
+    let was_taken_down = is_ready(old) && !is_ready(new);
+    !was_taken_down
+        && same_but(metadata(old), metadata(new), &["resourceVersion"])
         && foreign(old).eq(foreign(new))
         && same_but(Some(old.tree()), Some(new.tree()), &["metadata", "status"])
 }
@@ -349,6 +357,7 @@ mod tests {
             tree["status"]["conditions"][0]["status"] = "True".into();
         });
         assert!(differ_in_own_words(&before, &own));
+        assert!(!differ_in_own_words(&own, &before), "Ready no more");
         let others: [fn(&mut Value); 5] = [
             |tree| tree["status"]["conditions"][1]["status"] = "True".into(),
             |tree| tree["status"]["conditions"] = json!([]),

@@ -8,6 +8,7 @@ use muster_daemonset::{Claim, DaemonFacts, NodeFacts, NodeName, claim_object};
 use muster_model::k8s::api::core::v1::Node;
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, Kind, NODE, POD};
 use muster_model::object::NamespacedName;
+use muster_model::time::{Moment, shifted};
 
 use super::set::Set;
 use crate::cache::{Cache, Change, Stored};
@@ -30,6 +31,8 @@ pub(super) struct Index {
     orphans: BTreeMap<(&'static Kind, NamespacedName), Arc<Stored>>,
     /// Uids of DaemonSets that went since this was last taken.
     pub(super) gone: Vec<String>,
+    /// When the clock was last looked at.
+    looked: Option<Moment>,
     /// Nodes that a pod left which may have held a port or room there, since this was last taken.
     pub(super) freed: BTreeSet<NodeName>,
 }
@@ -39,6 +42,7 @@ impl Index {
     /// asked of the store) is carried over.
     pub(super) fn rebuild(&mut self, items: &[Arc<Stored>], cache: &Cache) -> Wake {
         let before = std::mem::take(self);
+        self.looked = before.looked;
         for stored in items {
             self.put(None, stored, cache);
         }
@@ -166,12 +170,32 @@ impl Index {
         Wake::from([key])
     }
 
+    /// Where the clock was set, nodes are out of reach for as long as they were by the old one. To be called before newer
+    /// changes are taken.
+    pub(super) fn follow_clock(&mut self, now: Moment) {
+        let before = self.looked.replace(now);
+        let Some(step) = before.and_then(|before| now.step_since(before)) else {
+            return;
+        };
+        for node in self.nodes.values_mut() {
+            let since = &mut node.unreachable_since;
+            *since = since.map(|since| shifted(since, step));
+        }
+    }
+
     fn put_node(&mut self, stored: &Arc<Stored>) -> Wake {
         let Ok(typed) = stored.typed::<Node>() else {
             return Wake::new();
         };
-        let facts = NodeFacts::from_typed(&typed);
+        let mut facts = NodeFacts::from_typed(&typed);
         let name = facts.name.clone();
+        let lost_before = self
+            .nodes
+            .get(&name)
+            .and_then(|node| node.unreachable_since);
+        if let (Some(_), Some(before)) = (facts.unreachable_since, lost_before) {
+            facts.unreachable_since = Some(before);
+        }
         // Heartbeats, conditions and capacity change no facts.
         if self.nodes.get(&name) == Some(&facts) {
             return Wake::new();

@@ -129,6 +129,7 @@ impl Inner {
     /// Takes everything that the cache shows into the index.
     fn catch_up(&self, state: &mut State) {
         let cache = self.registry.cache();
+        state.index.follow_clock(self.registry.moment());
         loop {
             match state.changes.ready() {
                 Ok(changes) if changes.is_empty() => break,

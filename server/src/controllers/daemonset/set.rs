@@ -13,7 +13,7 @@ use muster_daemonset::{
     claim_object, place, place_gone,
 };
 use muster_model::object::NamespacedName;
-use muster_model::time::{Moment, Timestamp};
+use muster_model::time::{Moment, Timestamp, shifted};
 use muster_store::Revision;
 
 use super::troubles::Known;
@@ -90,8 +90,8 @@ pub(super) struct Set {
     dirty: BTreeSet<NodeName>,
     /// What all placements were made with.
     placed_with: Option<(Rules, i64)>,
-    /// When the placements were last brought up to date.
-    refreshed: Option<Moment>,
+    /// When the clock was last looked at.
+    looked: Option<Moment>,
 }
 
 impl Set {
@@ -111,7 +111,7 @@ impl Set {
             settled: None,
             dirty: BTreeSet::new(),
             placed_with: None,
-            refreshed: None,
+            looked: None,
         }
     }
 
@@ -340,6 +340,18 @@ impl Set {
         self.dirty.insert(node);
     }
 
+    /// Where the clock was set, everything is judged anew by it. To be called before anything is noted by its time.
+    pub(super) fn follow_clock(&mut self, now: Moment) {
+        let step = self
+            .looked
+            .replace(now)
+            .and_then(|before| now.step_since(before));
+        let Some(step) = step else { return };
+        let since = &mut self.facts.rules.target.since;
+        *since = since.map(|since| shifted(since, step));
+        self.placed_with = None;
+    }
+
     /// Brings the placements up to date. Answers since when nodes are without an available pod that should have one,
     /// of those that were looked at; `None`: they are not.
     pub(super) fn refresh(
@@ -348,15 +360,13 @@ impl Set {
         known: &Known,
         moment: Moment,
     ) -> Vec<(NodeName, Option<Timestamp>)> {
+        self.follow_clock(moment);
         let basis = (
             self.facts.rules.clone(),
             self.facts.status.observed_generation,
         );
         let now = moment.wall;
-        // The clock was set: what was to happen at some time is to be judged by the new one.
-        let before = self.refreshed.replace(moment);
-        let was_set = before.is_some_and(|before| moment.step_since(before).is_some());
-        if was_set || self.placed_with.as_ref() != Some(&basis) {
+        if self.placed_with.as_ref() != Some(&basis) {
             let placed = self.placements.iter().map(|(name, _)| name.clone());
             self.dirty.extend(placed);
             self.dirty.extend(nodes.keys().cloned());

@@ -163,6 +163,9 @@ impl Inner {
         let mut guard = self.state.lock();
         self.catch_up(&mut guard);
         let state = &mut *guard;
+        if let Some(set) = state.index.sets.get_mut(key) {
+            set.follow_clock(moment);
+        }
         let Some(set) = state.index.sets.get(key) else {
             return Look::Nothing;
         };
