@@ -45,14 +45,16 @@ async fn na_080_na_082_na_083_probes_of_real_containers() {
     node.server.until(bad, said(bad)).await;
     let down = "Startup probe failed: ";
     node.server.until(down, said(down)).await;
-    let status = node.server.status(&uid);
-    for (index, started) in [(0, false), (1, true)] {
-        let c = &status["containerStatuses"][index];
-        assert_eq!(
-            (&c["started"], &c["ready"]),
-            (&json!(started), &json!(false))
-        );
-    }
+    // Events and statuses are told by themselves, each a little later.
+    let started = |state: &State| {
+        let containers = state.pods[&uid].at("/status/containerStatuses").cloned();
+        let containers = containers.unwrap_or_default();
+        [(0, false), (1, true)].into_iter().all(|(index, started)| {
+            let c = &containers[index];
+            (&c["started"], &c["ready"]) == (&json!(started), &json!(false))
+        })
+    };
+    node.server.until("one of them is started", started).await;
 
     let limit = Duration::from_secs(10);
     let (e, w) = (id_of(&node, &uid, "e").await, id_of(&node, &uid, "w").await);
