@@ -186,6 +186,10 @@ pub(crate) fn write<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
         let _ = fs::remove_file(&tmp);
         return Err(error);
     }
+    sync_directory_of(path)
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
@@ -224,8 +228,9 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, String> {
 
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
+        Ok(()) => sync_directory_of(path),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -81,11 +81,7 @@ impl Hands {
             Action::Stop { id, grace, .. } => told(runtime.stop(&id, grace).await),
             Action::Remove { id } => told(runtime.remove(&id).await),
             Action::Release => self.release().await,
-            Action::Confirm => {
-                // Taken, or nobody there any more to take it: both are the end of it.
-                let _ = self.shared.outbox.put_gone(&self.pod, &papers.status).await;
-                Done::Well
-            }
+            Action::Confirm => self.confirm(&papers.status).await,
             Action::Cancel(_) => return None,
         };
         if let Done::Failed { message, .. } = &done {
@@ -133,6 +129,22 @@ impl Hands {
                 Done::failed(error)
             }
         }
+    }
+
+    /// Tells that nothing of the pod is left. First it goes off the disk: an agent that is started again, without a server,
+    /// must not make a pod anew whose successor may run already.
+    async fn confirm(&self, status: &PodStatus) -> Done {
+        if let Some(checkpoint) = self.shared.checkpoint.clone() {
+            let uid = self.pod.uid.clone();
+            let forget = move || checkpoint.remove_pod(&uid);
+            if let Err(error) = blocking(self.shared.config.disk, forget).await {
+                tracing::warn!(pod = %self.pod.full_name(), error, "a pod's checkpoint could not be removed");
+                return Done::failed(error);
+            }
+        }
+        // Taken, or nobody there any more to take it: both are the end of it.
+        let _ = self.shared.outbox.put_gone(&self.pod, status).await;
+        Done::Well
     }
 
     async fn prepare(&self) -> Done {

@@ -14,16 +14,16 @@ async fn na_073_a_deleted_pod_is_stopped_confirmed_and_leaves_nothing() {
     let uid = node.server.put_pod(pod("p"));
     node.server.until_running(&uid).await;
     node.server.delete_pod(&uid, 30);
+    let state_dir = node.config.state_dir.clone().unwrap();
+    let kept = state_dir.join("checkpoint/pods/uid-p.json");
+    assert!(kept.exists());
     node.server
         .until("it is confirmed", |state| state.gone == [uid.clone()])
         .await;
+    assert!(!kept.exists(), "it would start again without a server");
     let gone = |_: &support::State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
-    let state_dir = node.config.state_dir.as_ref().unwrap();
-    let forgotten = |_: &support::State| {
-        !state_dir.join("pods/uid-p").exists()
-            && !state_dir.join("checkpoint/pods/uid-p.json").exists()
-    };
+    let forgotten = |_: &support::State| !state_dir.join("pods/uid-p").exists();
     node.server.until("its files are gone", forgotten).await;
 }
 
