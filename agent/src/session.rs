@@ -8,12 +8,11 @@ use muster_client::{Backoff, ClientError, Connection};
 use muster_model::k8s::api::core::v1::Node;
 use muster_model::kind;
 use muster_model::object::Object;
-use muster_model::reason::condition;
+use muster_model::pod_status;
 use muster_model::time;
 use muster_proto::v1::{self, agent_report::Report, pod_event::Type};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -372,13 +371,6 @@ fn taken(shared: &Shared, way: &mut OnTheWay<'_>, ack: &v1::ReportAck) -> Result
     Ok(())
 }
 
-/// Whether an object says of a pod that it is not Ready.
-fn is_down(pod: &Object) -> bool {
-    let conditions = pod.at("/status/conditions").and_then(Value::as_array);
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|c| c["type"] == condition::READY && c["status"] == "False")
-}
-
 async fn watch_pods(
     shared: &Shared,
     pods: &mpsc::Sender<PodInput>,
@@ -414,7 +406,7 @@ async fn watch_pods(
                 Type::Set | Type::Removed => match object() {
                     Ok(object) if type_ == Type::Set => {
                         let is_well = node::is_ready(&shared.node_status.lock());
-                        if is_well && is_down(&object) {
+                        if is_well && pod_status::ready_word(&object) == Some("False") {
                             shared.outbox.contradicted(object.uid());
                         }
                         send(PodInput::Set(object)).await?;

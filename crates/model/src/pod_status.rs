@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 
 use crate::k8s::api::core::v1::{Pod, PodCondition};
+use crate::object::Object;
 use crate::reason::condition;
 use crate::time::Timestamp;
 
@@ -78,6 +79,14 @@ pub fn condition<'a>(pod: &'a Pod, type_: &str) -> Option<&'a PodCondition> {
 /// Whether the condition `Ready` is `True`. Phase, deletion and containers are not looked at.
 pub fn is_ready(pod: &Pod) -> bool {
     condition(pod, condition::READY).is_some_and(|ready| ready.status == "True")
+}
+
+/// The status of the condition Ready (`True`, `False`, `Unknown`) of a stored Pod or Node; `None`: it does not say. For where
+/// the typed view would be made for nothing else.
+pub fn ready_word(object: &Object) -> Option<&str> {
+    let conditions = object.at("/status/conditions")?.as_array()?;
+    let ready = conditions.iter().find(|c| c["type"] == condition::READY)?;
+    ready["status"].as_str()
 }
 
 /// Since when the pod is Ready, by the condition's own time; `None` when it is not Ready or does not say.

@@ -7,6 +7,7 @@ use futures::future::{self, Either};
 use futures::stream::{self, StreamExt};
 use muster_model::kind::{Kind, NODE, POD};
 use muster_model::object::{NamespacedName, Object};
+use muster_model::pod_status;
 use muster_model::pre_pull;
 use muster_model::reason::condition;
 use muster_model::time;
@@ -304,11 +305,7 @@ pub(crate) fn differ_in_own_words(old: &Object, new: &Object) -> bool {
         conditions.into_iter().flatten().filter(move |c| !own(c))
     }
     let metadata = |pod| Object::at(pod, "/metadata");
-    let is_ready = |pod: &Object| {
-        let conditions = pod.at("/status/conditions").and_then(Value::as_array);
-        let mut conditions = conditions.into_iter().flatten();
-        conditions.any(|c| c["type"] == condition::READY && c["status"] == "True")
-    };
+    let is_ready = |pod| pod_status::ready_word(pod) == Some("True");
     let was_taken_down = is_ready(old) && !is_ready(new);
     !was_taken_down
         && same_but(metadata(old), metadata(new), &["resourceVersion"])

@@ -299,10 +299,7 @@ fn going_back_mends_what_a_partition_or_a_shut_window_holds() {
         world.set_image("img:2");
         world.syncs(2);
         world.pass(3_600);
-        for _ in 0..8 {
-            world.sync();
-            world.ready_all_but("img:2");
-        }
+        world.go_on_but("img:2");
         assert_eq!(world.image(), "img:1", "{key}");
         assert_eq!(
             (world.updated(), world.stat("numberAvailable")),
@@ -335,10 +332,7 @@ fn the_death_spiral_of_pods_that_only_never_turn_ready_heals_too() {
     world.delete_all();
     world.syncs(2);
     world.pass(300);
-    for _ in 0..6 {
-        world.sync();
-        world.ready_all_but("img:2");
-    }
+    world.go_on_but("img:2");
     assert_eq!(world.image(), "img:1");
     assert_eq!((world.updated(), world.stat("numberAvailable")), (4, 4));
 }

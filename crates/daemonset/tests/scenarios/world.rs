@@ -323,8 +323,15 @@ impl World {
         }
     }
 
-    /// Pods of this image never turn Ready.
-    pub(crate) fn ready_all_but(&mut self, image: &str) {
+    /// As long as a rollback takes; pods of this image never turn Ready.
+    pub(crate) fn go_on_but(&mut self, image: &str) {
+        for _ in 0..8 {
+            self.sync();
+            self.ready_all_but(image);
+        }
+    }
+
+    fn ready_all_but(&mut self, image: &str) {
         let is_of = |template: &Value| template["spec"]["containers"][0]["image"] == image;
         let bad: Vec<Option<String>> = self
             .history

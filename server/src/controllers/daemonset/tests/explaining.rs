@@ -9,20 +9,19 @@ use muster_model::time::Timestamp;
 use serde_json::json;
 
 use super::cluster::{Cluster, web};
-use crate::daemons::DaemonView;
+use crate::daemons::{DaemonView, Row};
 
 impl Cluster {
+    fn row(&self, node: &str) -> Row {
+        let (cache, troubles) = (self.registry.cache(), self.controller.troubles());
+        let now = self.registry.moment();
+        let view = DaemonView::of(cache, troubles, &self.set(), now).unwrap();
+        let mut rows = view.rows(cache, troubles).into_iter();
+        rows.find(|row| row.node.as_str() == node).unwrap()
+    }
+
     fn sentence(&self, node: &str) -> String {
-        let cache = self.registry.cache();
-        let view = DaemonView::of(
-            cache,
-            self.controller.troubles(),
-            &self.set(),
-            self.registry.moment(),
-        )
-        .unwrap();
-        let rows = view.rows(cache, self.controller.troubles());
-        let row = rows.iter().find(|row| row.node.as_str() == node).unwrap();
+        let row = self.row(node);
         row.placement.verdict.sentence()
     }
 
@@ -129,16 +128,7 @@ async fn a_silent_pod_is_spoken_for_by_its_events_and_its_node() {
 impl Cluster {
     /// Seconds since the start, at which a node came to be without an available pod; `None`: it has one.
     fn uncovered_since(&self, node: &str) -> Option<i64> {
-        let cache = self.registry.cache();
-        let view = DaemonView::of(
-            cache,
-            self.controller.troubles(),
-            &self.set(),
-            self.registry.moment(),
-        )
-        .unwrap();
-        let rows = view.rows(cache, self.controller.troubles());
-        let row = rows.iter().find(|row| row.node.as_str() == node).unwrap();
+        let row = self.row(node);
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         row.uncovered_since
             .map(|since| since.as_second() - start.as_second())

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, POD};
 use muster_model::object::NamespacedName;
 use serde_json::json;
@@ -113,8 +115,8 @@ async fn ds_092_a_taken_name_with_the_same_data_is_used() {
     assert_eq!(cluster.status("collisionCount"), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_revision_of_a_daemonset_that_went_is_made_anew_when_it_is_collected() {
+/// A DaemonSet that was deleted and made again at once, and the revision that it borrows of the former one.
+async fn made_again() -> (Cluster, Arc<Stored>) {
     let cluster = Cluster::running(2).await;
     let old = cluster.revisions()[0].clone();
     cluster.delete(&DAEMON_SET, &web()).await;
@@ -122,6 +124,12 @@ async fn a_revision_of_a_daemonset_that_went_is_made_anew_when_it_is_collected()
         .create(&DAEMON_SET, daemonset("default", "web"))
         .await;
     cluster.settle_down().await;
+    (cluster, old)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_of_a_daemonset_that_went_is_made_anew_when_it_is_collected() {
+    let (cluster, old) = made_again().await;
     let owner = |stored: &Stored| stored.object().controller().unwrap().uid;
     assert_eq!(cluster.revisions().len(), 1);
     assert_eq!(owner(&cluster.revisions()[0]), owner(&old));
@@ -142,13 +150,7 @@ async fn a_revision_of_a_daemonset_that_went_is_made_anew_when_it_is_collected()
 
 #[tokio::test(start_paused = true)]
 async fn what_is_noted_on_a_borrowed_revision_is_seen() {
-    let cluster = Cluster::running(2).await;
-    let old = cluster.revisions()[0].clone();
-    cluster.delete(&DAEMON_SET, &web()).await;
-    cluster
-        .create(&DAEMON_SET, daemonset("default", "web"))
-        .await;
-    cluster.settle_down().await;
+    let (cluster, old) = made_again().await;
     cluster.queued();
 
     cluster
