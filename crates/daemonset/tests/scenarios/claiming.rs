@@ -157,17 +157,32 @@ fn ds_055_a_released_pod_is_replaced_and_the_older_stays_when_it_is_labelled_bac
     assert_eq!(world.only("n0"), released);
 }
 
-#[test]
-fn ds_056_and_057_pods_of_others_are_untouched_whatever_their_name() {
-    let daemon = World::new(0).facts();
-    let pod = Object::from_value(json!({"metadata": {
+/// A pod whose labels fit, controlled by a DaemonSet of this name that is not ours.
+fn pod_of(controller: &str) -> Object {
+    Object::from_value(json!({"metadata": {
         "name": "p", "namespace": "default", "labels": {"app": "web"},
         "ownerReferences": [{
-            "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "web", "uid": "another", "controller": true,
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "name": controller, "uid": "another", "controller": true,
         }],
     }}))
-    .unwrap();
-    assert_eq!(claim_object(&daemon, &pod), Claim::Ignore);
+    .unwrap()
+}
+
+#[test]
+fn ds_056_pods_of_another_daemonset_with_the_same_selector_are_untouched() {
+    let mut world = World::running(5);
+    assert_eq!(
+        claim_object(&world.facts(), &pod_of("other")),
+        Claim::Ignore
+    );
+    assert_eq!(world.sync(), (0, 0));
+    assert_eq!(world.pods.len(), 5);
+}
+
+#[test]
+fn ds_057_a_namesake_with_another_uid_is_another_daemonset() {
+    let daemon = World::new(0).facts();
+    assert_eq!(claim_object(&daemon, &pod_of("web")), Claim::Ignore);
 }
 
 #[test]

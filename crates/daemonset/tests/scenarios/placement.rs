@@ -210,11 +210,17 @@ fn ds_009_no_schedule_keeps_new_pods_away_only() {
     assert_eq!(numbers(&world), [4, 4, 0, 4]);
 }
 
-#[test]
-fn ds_010_and_011_no_execute_drives_pods_away_until_it_is_taken_off() {
+/// Five pods ran; then `n0` got a taint that drives its pod away.
+fn driven_from_n0() -> World {
     let mut world = World::running(5);
     world.taint("n0", &["k=v:NoExecute"]);
     assert_eq!(world.sync(), (0, 1));
+    world
+}
+
+#[test]
+fn ds_010_no_execute_drives_pods_away() {
+    let mut world = driven_from_n0();
     assert!(world.on("n0").is_empty());
     world.sync();
     assert_eq!(
@@ -224,6 +230,11 @@ fn ds_010_and_011_no_execute_drives_pods_away_until_it_is_taken_off() {
         ),
         (4, 0)
     );
+}
+
+#[test]
+fn ds_011_without_the_taint_the_pod_is_back() {
+    let mut world = driven_from_n0();
     world.taint("n0", &[]);
     assert_eq!(world.sync(), (1, 0));
     assert_eq!(world.on("n0").len(), 1);

@@ -32,14 +32,28 @@ fn ds_078_new_pods_stand_beside_old_ones_within_the_surge() {
     assert_eq!(world.updated(), 5);
 }
 
-#[test]
-fn ds_079_and_080_old_pods_that_are_not_ready_go_as_soon_as_a_new_one_stands_beside_them() {
+/// None of five was Ready, so that all were replaced at once.
+fn five_replaced_at_once() -> World {
     let mut world = running(5, json!(3));
     for node in ["n0", "n1", "n2", "n3", "n4"] {
         world.set_ready_on(node, false);
     }
     world.set_image("img:2");
     assert_eq!(world.syncs(2), [(5, 0), (0, 5)]);
+    world
+}
+
+#[test]
+fn ds_079_old_pods_that_are_not_ready_go_as_soon_as_a_new_one_stands_beside_them() {
+    let mut world = five_replaced_at_once();
+    world.ready_all();
+    assert_eq!(world.sync(), (0, 0));
+    assert_eq!(world.updated(), 5);
+}
+
+#[test]
+fn ds_080_new_pods_count_once_they_were_ready_long_enough() {
+    let mut world = five_replaced_at_once();
     world.ready_all();
     world.min_ready(15);
     world.set_time(300);
