@@ -13,7 +13,9 @@ use muster_agent::runtime::RuntimeError;
 use muster_agent::runtime::memory::{Call, PullScript};
 use muster_model::pre_pull::{Answer, CONDITION, Request, State as Pulls};
 use serde_json::{Value, json};
-use support::{Node, State, container, is_ready, pod, pod_with};
+use support::node::Node;
+use support::server::{State, is_ready};
+use support::{container, pod, pod_with};
 
 fn request(revision: &str, images: &[(&str, &str)]) -> Request {
     let images = images

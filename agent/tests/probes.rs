@@ -13,7 +13,9 @@ use std::time::Duration;
 use muster_agent::runtime::ContainerState;
 use muster_agent::runtime::memory::{Behaviour, Call, ExecAnswer, HttpAnswer};
 use serde_json::{Value, json};
-use support::{Node, State, container, pod_with};
+use support::node::Node;
+use support::server::State;
+use support::{container, pod_with};
 
 const START: Duration = Duration::ZERO;
 

@@ -6,7 +6,8 @@ use muster_agent::runtime::RuntimeError;
 use muster_agent::runtime::memory::{Call, PullScript};
 use serde_json::json;
 
-use crate::support::{Node, container, pod_with};
+use crate::support::node::Node;
+use crate::support::{container, pod_with};
 use crate::{running, until_waiting, waiting};
 
 #[tokio::test(start_paused = true)]

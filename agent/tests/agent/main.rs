@@ -14,7 +14,8 @@ mod stopping;
 mod support;
 
 use serde_json::Value;
-use support::Node;
+use support::node::Node;
+use support::server::State;
 
 fn running() -> Node {
     let mut node = Node::new();
@@ -38,7 +39,7 @@ fn waiting(node: &Node, uid: &str) -> Value {
 }
 
 async fn until_waiting(node: &Node, uid: &str, reason: &str) {
-    let holds = |state: &support::State| {
+    let holds = |state: &State| {
         let pod = state.pods.get(uid);
         let found =
             pod.map(|p| p.text_at("/status/containerStatuses/0/state/waiting/reason") == reason);

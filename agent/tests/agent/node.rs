@@ -7,7 +7,9 @@ use muster_agent::{AgentError, ConfigError};
 use serde_json::json;
 
 use crate::running;
-use crate::support::{self, Node, container, pod, pod_with};
+use crate::support::node::Node;
+use crate::support::server::{State, is_ready};
+use crate::support::{container, pod, pod_with};
 
 #[tokio::test(start_paused = true)]
 async fn na_001_the_node_is_registered_and_ready() {
@@ -24,7 +26,7 @@ async fn na_001_the_node_is_registered_and_ready() {
     );
     assert_eq!(object.text_at("/status/allocatable/cpu"), "2");
     assert_eq!(object.text_at("/status/nodeInfo/machineID"), "machine-1");
-    let said = |state: &support::State| {
+    let said = |state: &State| {
         state
             .events
             .iter()
@@ -78,9 +80,9 @@ async fn a_pod_that_is_taken_down_after_its_node_was_back_is_told_of_again() {
     node.server.until_running(&uid).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     node.server.take_down(&uid);
-    assert!(!support::is_ready(&node.server.state(), &uid));
+    assert!(!is_ready(&node.server.state(), &uid));
     node.server
-        .until("it is Ready again", |state| support::is_ready(state, &uid))
+        .until("it is Ready again", |state| is_ready(state, &uid))
         .await;
 }
 
@@ -99,7 +101,7 @@ async fn a_node_given_up_over_a_link_that_stood_still_is_told_of_again_at_once()
                 .as_ref()
                 .unwrap()
                 .at("/status/conditions/3/status");
-            status.is_some_and(|status| status == "True") && support::is_ready(state, &uid)
+            status.is_some_and(|status| status == "True") && is_ready(state, &uid)
         })
         .await;
     let waited = begun.elapsed();
@@ -176,6 +178,6 @@ async fn a_hollow_node_runs_pods_without_a_disk() {
     let uid = node.server.put_pod(pod_with("p", spec));
     node.server.until_running(&uid).await;
     node.server.delete_pod(&uid, 1);
-    let gone = |_: &support::State| node.containers().is_empty();
+    let gone = |_: &State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use muster_agent::runtime::ContainerState;
 use serde_json::json;
 
-use crate::support::{self, Node, container, pod, pod_with};
+use crate::support::node::Node;
+use crate::support::server::{State, is_ready};
+use crate::support::{container, pod, pod_with};
 use crate::{reasons, running};
 
 #[tokio::test(start_paused = true)]
@@ -25,7 +27,7 @@ async fn na_095_without_a_server_containers_are_restarted_and_told_of_later() {
         1
     );
     node.server.come_up();
-    let counted = |state: &support::State| {
+    let counted = |state: &State| {
         state.pods[&uid].at("/status/containerStatuses/0/restartCount") == Some(&json!(1))
     };
     node.server.until("it is told", counted).await;
@@ -52,12 +54,12 @@ async fn na_096_pods_come_back_from_the_checkpoint_after_a_reboot_without_a_serv
     }
     node.config.machine.boot_id = "boot-2".into();
     node.start();
-    let up = |_: &support::State| node.named("c").len() == 1;
+    let up = |_: &State| node.named("c").len() == 1;
     node.server.until("it runs again", up).await;
     assert_eq!(node.named("POD")[0].name, "k8s_POD_p_default_uid-p_1");
     assert_eq!(node.named("c")[0].name, "k8s_c_p_default_uid-p_1");
     node.server.come_up();
-    let counted = |state: &support::State| {
+    let counted = |state: &State| {
         state.pods[&uid].at("/status/containerStatuses/0/restartCount") == Some(&json!(1))
     };
     node.server.until("it is told", counted).await;
@@ -86,7 +88,7 @@ async fn na_098_a_server_that_knows_nothing_is_asked_twice() {
     let node = beside_a_server_that_knows_nothing().await;
     tokio::time::sleep(Duration::from_secs(50)).await;
     assert_eq!(node.containers().len(), 2);
-    let gone = |_: &support::State| node.containers().is_empty();
+    let gone = |_: &State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
 }
 
@@ -96,7 +98,7 @@ async fn na_099_an_engine_that_stops_makes_the_node_not_ready_and_no_crash_loop(
     let uid = node.server.put_pod(pod("p"));
     node.server.until_running(&uid).await;
     node.engine.go_down();
-    let ready = |state: &support::State| {
+    let ready = |state: &State| {
         state
             .node
             .as_ref()
@@ -111,9 +113,9 @@ async fn na_099_an_engine_that_stops_makes_the_node_not_ready_and_no_crash_loop(
     node.server
         .until("ready", |state| ready(state) == "True")
         .await;
-    let counted = |state: &support::State| {
+    let counted = |state: &State| {
         state.pods[&uid].at("/status/containerStatuses/0/restartCount") == Some(&json!(1))
-            && support::is_ready(state, &uid)
+            && is_ready(state, &uid)
     };
     node.server.until("it runs again", counted).await;
     assert!(!reasons(&node, &uid).contains(&"BackOff".to_owned()));
@@ -128,6 +130,6 @@ async fn na_098_a_doubt_outlives_the_connection() {
     node.server.come_up();
     tokio::time::sleep(Duration::from_secs(25)).await;
     assert_eq!(node.containers().len(), 2);
-    let gone = |_: &support::State| node.containers().is_empty();
+    let gone = |_: &State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
 }

@@ -7,7 +7,8 @@ use muster_agent::runtime::memory::Behaviour;
 use muster_proto::v1::LogsQuery;
 use serde_json::json;
 
-use crate::support::{self, container, pod, pod_with};
+use crate::support::server::{State, is_ready};
+use crate::support::{container, pod, pod_with};
 use crate::{reasons, running, until_waiting, waiting};
 
 #[tokio::test(start_paused = true)]
@@ -18,7 +19,7 @@ async fn a_pod_runs_and_is_told_of() {
     let status = node.server.status(&uid);
     assert_eq!(status["phase"], "Running");
     assert_eq!(status["hostIP"], "10.0.0.1");
-    let started = |state: &support::State| state.events.iter().any(|e| e["reason"] == "Started");
+    let started = |state: &State| state.events.iter().any(|e| e["reason"] == "Started");
     node.server.until("events arrive", started).await;
     assert_eq!(reasons(&node, &uid), ["Pulled", "Created", "Started"]);
     let names: Vec<_> = node.containers().into_iter().map(|c| c.name).collect();
@@ -112,7 +113,7 @@ async fn na_057_a_mounted_map_follows_its_object() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "1");
     tokio::time::sleep(Duration::from_secs(2)).await;
     node.server.put_object("configmaps", map("2"));
-    let changed = |_: &support::State| std::fs::read_to_string(&path).is_ok_and(|text| text == "2");
+    let changed = |_: &State| std::fs::read_to_string(&path).is_ok_and(|text| text == "2");
     node.server.until("the file changes", changed).await;
 }
 
@@ -123,13 +124,13 @@ async fn na_066_a_crash_loop_is_told_with_its_delay() {
         .set_behaviour("t:1", Behaviour::crashing(Duration::from_millis(10), 1));
     let uid = node.server.put_pod(pod("p"));
     until_waiting(&node, &uid, "CrashLoopBackOff").await;
-    let twenty = |state: &support::State| {
+    let twenty = |state: &State| {
         let message = state.pods[&uid].text_at("/status/containerStatuses/0/state/waiting/message");
         message == "back-off 20s restarting failed container=c pod=p_default(uid-p)"
     };
     node.server.until("the delay grows", twenty).await;
     assert_eq!(node.server.status(&uid)["phase"], "Running");
-    let told = |state: &support::State| state.events.iter().any(|e| e["reason"] == "BackOff");
+    let told = |state: &State| state.events.iter().any(|e| e["reason"] == "BackOff");
     node.server.until("the event", told).await;
     // na_105: the dead are collected, but for one.
     tokio::time::sleep(Duration::from_secs(130)).await;
@@ -184,7 +185,7 @@ async fn na_101_without_its_sandbox_the_pod_is_made_anew() {
     let uid = node.server.put_pod(pod("p"));
     node.server.until_running(&uid).await;
     node.engine.remove_by_hand(&node.named("POD")[0].id);
-    let anew = |_: &support::State| {
+    let anew = |_: &State| {
         node.named("POD")
             .last()
             .is_some_and(|s| s.name.ends_with("_1"))
@@ -222,9 +223,9 @@ async fn na_078_a_changed_image_restarts_the_container_in_its_sandbox() {
     let mut changed = pod("p");
     changed["spec"]["containers"][0]["image"] = json!("t:2");
     node.server.put_pod(changed);
-    let restarted = |state: &support::State| {
+    let restarted = |state: &State| {
         state.pods[&uid].text_at("/status/containerStatuses/0/image") == "t:2"
-            && support::is_ready(state, &uid)
+            && is_ready(state, &uid)
     };
     node.server.until("it runs the new image", restarted).await;
     assert_eq!(node.named("POD")[0].id, sandbox);

@@ -7,7 +7,8 @@ use muster_agent::runtime::memory::Call;
 use serde_json::json;
 
 use crate::running;
-use crate::support::{self, container, pod, pod_with};
+use crate::support::server::State;
+use crate::support::{container, pod, pod_with};
 
 #[tokio::test(start_paused = true)]
 async fn na_027_a_restart_rejects_nothing_that_runs() {
@@ -69,7 +70,7 @@ async fn na_093_a_death_while_the_agent_is_down_is_told_with_its_own_time() {
     node.engine.end(&node.named("c")[0].id, 7);
     tokio::time::sleep(Duration::from_secs(60)).await;
     node.start();
-    let counted = |state: &support::State| {
+    let counted = |state: &State| {
         state.pods[&uid].at("/status/containerStatuses/0/restartCount") == Some(&json!(1))
     };
     node.server.until("it restarts", counted).await;
@@ -90,7 +91,7 @@ async fn na_094_a_pod_deleted_while_the_agent_is_down_is_stopped() {
     node.server.force_delete(&uid);
     assert_eq!(node.containers().len(), 2);
     node.start();
-    let gone = |_: &support::State| node.containers().is_empty();
+    let gone = |_: &State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
 }
 
@@ -111,7 +112,7 @@ async fn an_orphan_without_any_checkpoint_is_stopped_once_the_snapshot_is_there(
         "nothing is stopped before the server was heard"
     );
     node.server.come_up();
-    let gone = |_: &support::State| node.containers().is_empty();
+    let gone = |_: &State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
 }
 
@@ -134,7 +135,7 @@ async fn na_097_a_damaged_checkpoint_skips_its_pod_and_no_other() {
     let checkpoint = node.config.state_dir.as_ref().unwrap().join("checkpoint");
     std::fs::write(checkpoint.join("pods/uid-a.json"), "muster 1 0\n{").unwrap();
     node.start();
-    let other = |_: &support::State| node.containers().len() == 2;
+    let other = |_: &State| node.containers().len() == 2;
     node.server.until("the other pod runs", other).await;
     assert!(checkpoint.join("bad/uid-a.json").exists());
     assert!(

@@ -6,7 +6,9 @@ use muster_agent::runtime::memory::Behaviour;
 use serde_json::json;
 
 use crate::running;
-use crate::support::{self, Node, pod};
+use crate::support::node::Node;
+use crate::support::pod;
+use crate::support::server::State;
 
 #[tokio::test(start_paused = true)]
 async fn na_073_a_deleted_pod_is_stopped_confirmed_and_leaves_nothing() {
@@ -21,9 +23,9 @@ async fn na_073_a_deleted_pod_is_stopped_confirmed_and_leaves_nothing() {
         .until("it is confirmed", |state| state.gone == [uid.clone()])
         .await;
     assert!(!kept.exists(), "it would start again without a server");
-    let gone = |_: &support::State| node.containers().is_empty();
+    let gone = |_: &State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
-    let forgotten = |_: &support::State| !state_dir.join("pods/uid-p").exists();
+    let forgotten = |_: &State| !state_dir.join("pods/uid-p").exists();
     node.server.until("its files are gone", forgotten).await;
 }
 
@@ -54,7 +56,7 @@ async fn na_016_a_pod_that_was_force_deleted_is_stopped_without_a_confirmation()
     let uid = node.server.put_pod(pod("p"));
     node.server.until_running(&uid).await;
     node.server.force_delete(&uid);
-    let gone = |_: &support::State| node.containers().is_empty();
+    let gone = |_: &State| node.containers().is_empty();
     node.server.until("nothing is left", gone).await;
     assert_eq!(node.server.state().gone, Vec::<String>::new());
 }

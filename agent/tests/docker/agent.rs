@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::support::{Fake, State};
+use super::support::server::{Fake, State};
 use super::{IMAGE, images, socket};
 use muster_agent::runtime::docker::DockerEngine;
 

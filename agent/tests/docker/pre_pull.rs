@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::IMAGE;
 use super::agent::RealNode;
-use super::support::State;
+use super::support::server::State;
 
 fn condition(state: &State, uid: &str) -> Option<Value> {
     let conditions = state.pods.get(uid)?.at("/status/conditions")?.as_array()?;

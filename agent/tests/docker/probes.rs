@@ -7,7 +7,7 @@ use muster_agent::runtime::{ContainerId, ContainerState, ExecOutcome, Runtime, l
 use serde_json::json;
 
 use super::agent::RealNode;
-use super::support::State;
+use super::support::server::State;
 use super::{IMAGE, images, socket};
 
 fn words(text: &str) -> Vec<String> {
