@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use muster_agent::runtime::docker::{DockerConfig, DockerRuntime};
 use muster_agent::runtime::labels::{self, Owner};
 use muster_agent::runtime::{
-    ContainerId, ContainerSpec, ContainerState, ExecOutcome, Mount, Namespace, Runtime,
-    RuntimeError, SandboxSpec,
+    ContainerId, ContainerSpec, ContainerState, ContainerView, ExecOutcome, Mount, Namespace,
+    Runtime, RuntimeError, SandboxSpec,
 };
 use muster_model::time::SystemClock;
 use parking_lot::Mutex;
@@ -101,6 +102,17 @@ impl FakeEngine {
         seen.iter()
             .map(|request| format!("{} {}", request.method, request.path))
             .collect()
+    }
+
+    async fn until_asked(&self, path_end: &str) {
+        let asked = async {
+            while !self.paths().iter().any(|path| path.ends_with(path_end)) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), asked)
+            .await
+            .unwrap();
     }
 
     fn bodies(&self, path_end: &str) -> Vec<Value> {
@@ -314,6 +326,65 @@ async fn an_engine_that_comes_back_as_another_version_is_negotiated_with_anew() 
         lists,
         ["GET /v1.41/containers/json", "GET /v1.44/containers/json"]
     );
+}
+
+/// An engine with one container that SIGKILL just ended, whose memory has a limit, and one event: it was out of memory.
+fn engine_after_a_kill() -> FakeEngine {
+    // Never long ago, however slow the test is.
+    let finished_at = SystemClock::shared().now() + Duration::from_secs(3600);
+    FakeEngine::new(Box::new(move |_, path, _| match path {
+        "/version" => version("1.41", "1.12"),
+        "/events" => Answer::Json(
+            200,
+            json!({"Type": "container", "Action": "oom", "Actor": {"ID": "c1", "Attributes": {labels::POD_UID: "u1"}}}),
+        ),
+        "/containers/json" => Answer::Json(
+            200,
+            json!([{"Id": "c1", "State": "exited", "Status": "Exited (137) 1 second ago"}]),
+        ),
+        _ => Answer::Json(
+            200,
+            json!({
+                "Id": "c1",
+                "Created": "2026-01-31T10:00:00Z",
+                "HostConfig": {"Memory": 16 << 20},
+                "State": {
+                    "Status": "exited", "ExitCode": 137, "OOMKilled": false,
+                    "StartedAt": "2026-01-31T10:00:01Z", "FinishedAt": finished_at,
+                },
+            }),
+        ),
+    }))
+}
+
+fn is_out_of_memory(views: &[ContainerView]) -> bool {
+    let [view] = views else {
+        panic!("one container: {views:?}");
+    };
+    matches!(
+        view.state,
+        ContainerState::Exited {
+            exit_code: 137,
+            oom_killed: true,
+            ..
+        }
+    )
+}
+
+#[tokio::test]
+async fn case_b83_the_end_of_a_pods_container_waits_for_late_word_of_its_memory() {
+    let engine = engine_after_a_kill();
+    let runtime = engine.runtime();
+    let mut events = runtime.events().await.unwrap();
+    let views = runtime.list_pod("u1");
+    let event = async {
+        engine.until_asked("/containers/c1/json").await;
+        events.next().await
+    };
+    let (views, event) = tokio::join!(views, event);
+    assert_eq!(event.unwrap().pod_uid, "u1");
+    assert!(is_out_of_memory(&views.unwrap()));
+    assert!(is_out_of_memory(&runtime.list().await.unwrap()));
 }
 
 #[tokio::test(start_paused = true)]

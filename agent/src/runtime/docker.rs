@@ -33,7 +33,7 @@ use muster_model::time::SharedClock;
 use self::client::Abilities;
 pub use self::client::{CALL_DEADLINE, DEFAULT_SOCKET, DockerEngine, socket_path};
 pub use self::import::{CONTENT_LABEL, LocalImage, demo_image};
-use self::observe::Observer;
+use self::observe::{Observer, Scope};
 use self::pause::PauseImage;
 pub use self::pause::SANDBOX_IMAGE;
 pub use self::version::{ApiVersion, NEWEST_API, OLDEST_API};
@@ -127,9 +127,13 @@ impl DockerRuntime {
     async fn list_where(&self, pod_uid: Option<&str>) -> Result<Vec<ContainerView>, RuntimeError> {
         let mut filters = self.config.owner.filters();
         filters.extend(pod_uid.map(|uid| format!("{}={uid}", labels::POD_UID)));
-        self.observer
-            .list(&self.engine, filters, pod_uid.is_none())
-            .await
+        let scope = match pod_uid {
+            None => Scope::All,
+            Some(_) => Scope::Pod {
+                now: self.config.clock.now(),
+            },
+        };
+        self.observer.list(&self.engine, filters, scope).await
     }
 
     async fn make_sandbox(&self, spec: &SandboxSpec) -> Result<ContainerId, RuntimeError> {
@@ -301,6 +305,7 @@ impl DockerRuntime {
     }
 
     async fn stop_container(&self, id: &ContainerId, grace: Duration) -> Result<(), RuntimeError> {
+        self.observer.note_stop(id);
         let seconds = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
         let options = StopContainerOptions {
             signal: None,

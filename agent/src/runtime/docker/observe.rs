@@ -12,21 +12,53 @@ use bollard::query_parameters::ListContainersOptions;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use muster_model::time::Timestamp;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::client::DockerEngine;
 use crate::runtime::{ContainerId, ContainerState, ContainerView, RuntimeError};
 
 /// Inspects at a time, within one list.
 const CONCURRENT_INSPECTS: usize = 8;
+/// Exit code of a process that SIGKILL ended.
+const KILLED: i32 = 137;
 /// One container whose inspect hangs must not hold up the others for long.
 const INSPECT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long after a container's end word may come that the kernel killed it for want of memory. The engine hears of
+/// the two on separate ways; up to a quarter of a second lay between them on a busy machine.
+const LATE_NEWS: Duration = Duration::from_secs(2);
 
 /// Details that only an inspect tells, kept while the list shows the container unchanged.
 #[derive(Default)]
 pub(super) struct Observer {
     details: Mutex<BTreeMap<ContainerId, Details>>,
-    /// Containers an event said were out of memory. When the engine hears of the end first, its inspect never tells.
-    out_of_memory: Mutex<BTreeSet<ContainerId>>,
+    /// Who ended containers with SIGKILL. When the engine hears of the end before it hears of the lack of memory, its
+    /// inspect never tells.
+    killers: Mutex<BTreeMap<ContainerId, Killer>>,
+    /// Wakes those who wait for a killer's name.
+    named: Notify,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Killer {
+    /// The kernel, for want of memory, as an event said.
+    OutOfMemory,
+    /// This agent, which stopped it.
+    Agent,
+    /// Nobody that was heard of in time.
+    Unknown,
+}
+
+/// Whose containers a list shows.
+pub(super) enum Scope {
+    /// All that this observer sees: details of others are dropped. Waits for nothing.
+    All,
+    /// One pod's. One that was killed just now is shown only when it is known by whom, at most [`LATE_NEWS`] later:
+    /// its end must not be told as one thing and then as another.
+    Pod {
+        /// Wall clock.
+        now: Timestamp,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -36,22 +68,31 @@ struct Details {
     seen: (Option<SummaryState>, String),
     created_at: Timestamp,
     state: ContainerState,
+    memory_limited: bool,
     log_path: Option<PathBuf>,
 }
 
 impl Observer {
     /// An event said that the kernel killed a process of this container for want of memory.
     pub(super) fn note_out_of_memory(&self, id: ContainerId) {
-        self.out_of_memory.lock().insert(id);
+        self.killers.lock().insert(id, Killer::OutOfMemory);
+        self.named.notify_waiters();
     }
 
-    /// The containers that carry all these labels (`KEY=VALUE`), oldest first. `all`: the list is the whole of
-    /// what this observer sees, so details of others are dropped.
+    /// This agent is about to stop the container.
+    pub(super) fn note_stop(&self, id: &ContainerId) {
+        self.killers
+            .lock()
+            .entry(id.clone())
+            .or_insert(Killer::Agent);
+    }
+
+    /// The containers that carry all these labels (`KEY=VALUE`), oldest first.
     pub(super) async fn list(
         &self,
         engine: &DockerEngine,
         labels: Vec<String>,
-        all: bool,
+        scope: Scope,
     ) -> Result<Vec<ContainerView>, RuntimeError> {
         let options = ListContainersOptions {
             all: true,
@@ -63,17 +104,17 @@ impl Observer {
                 connection.docker.list_containers(Some(options)).await
             })
             .await?;
-        if all {
+        if matches!(scope, Scope::All) {
             let ids: BTreeSet<_> = summaries
                 .iter()
                 .filter_map(|summary| summary.id.clone())
                 .map(ContainerId)
                 .collect();
             self.details.lock().retain(|id, _| ids.contains(id));
-            self.out_of_memory.lock().retain(|id| ids.contains(id));
+            self.killers.lock().retain(|id, _| ids.contains(id));
         }
         let mut views: Vec<ContainerView> = stream::iter(summaries)
-            .map(|summary| self.view(engine, summary))
+            .map(|summary| self.view(engine, summary, &scope))
             .buffered(CONCURRENT_INSPECTS)
             .try_filter_map(|view| async move { Ok(view) })
             .try_collect()
@@ -87,6 +128,7 @@ impl Observer {
         &self,
         engine: &DockerEngine,
         summary: ContainerSummary,
+        scope: &Scope,
     ) -> Result<Option<ContainerView>, RuntimeError> {
         let id = ContainerId(summary.id.clone().unwrap_or_default());
         let seen = (summary.state, summary.status.clone().unwrap_or_default());
@@ -102,12 +144,23 @@ impl Observer {
         };
         let mut state = details.state;
         if let ContainerState::Exited {
-            exit_code: 137,
+            exit_code: KILLED,
+            finished_at,
             oom_killed,
             ..
         } = &mut state
         {
-            *oom_killed |= self.out_of_memory.lock().contains(&id);
+            let mut killer = self.killer(&id);
+            if let Scope::Pod { now } = scope
+                && killer.is_none()
+                && details.memory_limited
+                && !*oom_killed
+            {
+                let since = Duration::try_from(now.duration_since(*finished_at));
+                let patience = LATE_NEWS.saturating_sub(since.unwrap_or_default());
+                killer = Some(self.killer_within(&id, patience).await);
+            }
+            *oom_killed |= killer == Some(Killer::OutOfMemory);
         }
         let name = summary
             .names
@@ -129,6 +182,31 @@ impl Observer {
             state,
             log_path: details.log_path,
         }))
+    }
+
+    fn killer(&self, id: &ContainerId) -> Option<Killer> {
+        self.killers.lock().get(id).copied()
+    }
+
+    /// Who killed this container, if that is told within `patience`. Is asked once of each: then it is noted.
+    async fn killer_within(&self, id: &ContainerId, patience: Duration) -> Killer {
+        let named = async {
+            loop {
+                let next = self.named.notified();
+                if let Some(killer) = self.killer(id) {
+                    return killer;
+                }
+                next.await;
+            }
+        };
+        let told = tokio::time::timeout(patience, named).await;
+        told.unwrap_or_else(|_| {
+            *self
+                .killers
+                .lock()
+                .entry(id.clone())
+                .or_insert(Killer::Unknown)
+        })
     }
 
     async fn inspect(
@@ -167,6 +245,10 @@ fn details(inspected: ContainerInspectResponse, seen: (Option<SummaryState>, Str
         seen,
         created_at,
         state: state(&inspected.state.unwrap_or_default(), created_at),
+        memory_limited: inspected
+            .host_config
+            .and_then(|config| config.memory)
+            .is_some_and(|bytes| bytes > 0),
         log_path: inspected
             .log_path
             .filter(|path| !path.is_empty())
@@ -248,6 +330,7 @@ fn guess(summary: &ContainerSummary) -> Details {
         seen: (summary.state, status),
         created_at,
         state,
+        memory_limited: false,
         log_path: None,
     }
 }
@@ -276,6 +359,7 @@ pub(super) fn address(networks: &HashMap<String, EndpointSettings>) -> Option<St
 mod tests {
     use super::*;
     use serde_json::json;
+    use tokio::time::Instant;
 
     const CREATED: &str = "2026-01-31T10:00:00Z";
     const NEVER: &str = "0001-01-01T00:00:00Z";
@@ -286,6 +370,29 @@ mod tests {
 
     fn state_of(fields: serde_json::Value) -> ContainerState {
         state(&serde_json::from_value(fields).unwrap(), at(CREATED))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_killed_a_container_is_waited_for_once_and_late_word_counts_still() {
+        let observer = Observer::default();
+        let id = ContainerId("c1".to_owned());
+        let begun = Instant::now();
+        let told = observer.killer_within(&id, LATE_NEWS).await;
+        assert_eq!((told, begun.elapsed()), (Killer::Unknown, LATE_NEWS));
+        assert_eq!(observer.killer(&id), Some(Killer::Unknown));
+        observer.note_out_of_memory(id.clone());
+        assert_eq!(observer.killer(&id), Some(Killer::OutOfMemory));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_a_container_that_this_agent_stops_is_no_riddle() {
+        let observer = Observer::default();
+        let id = ContainerId("c1".to_owned());
+        observer.note_stop(&id);
+        assert_eq!(observer.killer(&id), Some(Killer::Agent));
+        observer.note_out_of_memory(id.clone());
+        observer.note_stop(&id);
+        assert_eq!(observer.killer(&id), Some(Killer::OutOfMemory));
     }
 
     #[test]
