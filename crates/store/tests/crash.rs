@@ -14,11 +14,13 @@ use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 const DIRECTORY: &str = "MUSTER_STORE_CRASH_DIR";
 const TASKS: u64 = 12;
+/// The child hangs when it takes longer over one acknowledged write.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A transaction of the child, as it says it: a put with its value, a soft put, or a delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,8 +135,13 @@ fn what_was_acknowledged_survives_being_killed() {
     let mut newest = 0;
     let mut acknowledged = 0;
     for round in 0_u64..rounds {
+        // Now and then it is killed wherever it is, perhaps before it has opened anything.
+        let wanted = match round % 5 {
+            4 => 0,
+            _ => 1 + round % 13,
+        };
         let pause = Duration::from_millis(round.wrapping_mul(7919) % 173);
-        for line in run_and_kill(&dir, pause) {
+        for line in run_and_kill(&dir, wanted, pause) {
             acknowledged += u64::from(note(&line, &mut known, &mut newest));
         }
         check(&dir, &mut known, &mut newest, round);
@@ -144,8 +151,8 @@ fn what_was_acknowledged_survives_being_killed() {
     muster_store::verify(&dir).unwrap();
 }
 
-/// What the child said until it was killed.
-fn run_and_kill(dir: &Path, pause: Duration) -> Vec<String> {
+/// What the child said until it was killed: a while after it had told of this many acknowledged writes.
+fn run_and_kill(dir: &Path, wanted: u64, pause: Duration) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
@@ -157,23 +164,29 @@ fn run_and_kill(dir: &Path, pause: Duration) -> Vec<String> {
         .spawn()
         .unwrap();
     let out = BufReader::new(child.stdout.take().unwrap());
+    let (tell, told) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         // A line that was cut by the kill says nothing.
         out.split(b'\n')
             .map_while(Result::ok)
             .filter_map(|line| String::from_utf8(line).ok())
+            // The test harness may have begun the line.
+            .filter_map(|line| line.split_once('@').map(|(_, said)| said.to_owned()))
+            .inspect(|said| {
+                if said.starts_with("done") {
+                    let _ = tell.send(());
+                }
+            })
             .collect::<Vec<_>>()
     });
+    for _ in 0..wanted {
+        told.recv_timeout(PATIENCE).expect("the child writes");
+    }
     // Not waiting for something, but choosing when to kill.
     std::thread::sleep(pause);
     child.kill().unwrap();
     child.wait().unwrap();
-    let lines = reader.join().unwrap();
-    // The test harness may have begun the line.
-    lines
-        .into_iter()
-        .filter_map(|line| line.split_once('@').map(|(_, said)| said.to_owned()))
-        .collect()
+    reader.join().unwrap()
 }
 
 /// Takes over one line; true when it acknowledges a write.

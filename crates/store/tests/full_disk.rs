@@ -15,14 +15,16 @@
 
 use futures::executor::block_on;
 use muster_store::{CommitError, Key, Op, Options, Revision, SledStore, Store, Txn};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 const DIRECTORY: &str = "MUSTER_STORE_FULL_DIR";
 /// Most bytes of one file, in the shell's blocks of 512.
 const LIMIT_BLOCKS: &str = "8192";
-/// The writer hangs when it takes longer.
+/// The writer hangs when it says nothing for longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -78,18 +80,26 @@ fn start_writer(dir: &Path) -> Child {
 
 /// What the writer said until it ended, which it must.
 fn wait(mut writer: Child) -> String {
-    let out = writer.stdout.take().unwrap();
-    let reader = std::thread::spawn(move || std::io::read_to_string(out).unwrap());
-    let began = Instant::now();
-    while !reader.is_finished() {
-        if began.elapsed() > PATIENCE {
-            writer.kill().unwrap();
-            panic!("the writer hangs: {}", reader.join().unwrap());
+    let out = BufReader::new(writer.stdout.take().unwrap());
+    let (tell, told) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        for line in out.lines() {
+            let _ = tell.send(line.unwrap());
         }
-        std::thread::sleep(Duration::from_millis(20));
+    });
+    let mut said = String::new();
+    loop {
+        match told.recv_timeout(PATIENCE) {
+            Ok(line) => said.push_str(&(line + "\n")),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                writer.kill().unwrap();
+                panic!("the writer hangs: {said}");
+            }
+        }
     }
+    reader.join().unwrap();
     let status = writer.wait().unwrap();
-    let said = reader.join().unwrap();
     assert!(status.success(), "{status}:\n{said}");
     said
 }

@@ -38,8 +38,8 @@ const WATERMARK_SYNC: Duration = Duration::from_secs(1);
 const ENGINE_LOG: &str = "db";
 /// Part of the format: sled opens its files only with the size they were made with.
 const SEGMENT_BYTES: usize = 1024 * 1024;
-/// sled lets go of its lock a little after it was dropped.
-const ENGINE_LOCK_WAIT: Duration = Duration::from_secs(5);
+/// sled lets go of its lock a little after it was dropped, on a busy machine later.
+const ENGINE_LOCK_WAIT: Duration = Duration::from_secs(30);
 
 /// A store's contents as they lie on disk, checked.
 #[derive(Debug)]
