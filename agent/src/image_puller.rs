@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 use crate::images;
 use crate::moment::go_duration;
 use crate::runtime::{ImageView, Runtime, RuntimeError};
+use crate::waiting;
 use crate::worker::actions::{Done, EventNote};
 
 /// How long a found image is believed to be there without asking.
@@ -146,15 +147,13 @@ impl ImagePuller {
                 }
                 Err(error) => {
                     let message = format!("Failed to pull image \"{}\": {error}", wish.reference);
+                    let reason = waiting::reason(&error, images::ERR_IMAGE_PULL);
                     tell(EventNote::warning(container, "Failed", message));
                     if container.is_some() {
-                        tell(EventNote::warning(
-                            container,
-                            "Failed",
-                            "Error: ErrImagePull",
-                        ));
+                        let message = format!("Error: {reason}");
+                        tell(EventNote::warning(container, "Failed", message));
                     }
-                    failed(images::ERR_IMAGE_PULL, error.to_string())
+                    failed(reason, error.to_string())
                 }
             },
         }

@@ -71,6 +71,7 @@ pub mod status;
 mod testing;
 mod tunnel;
 pub mod volume;
+pub mod waiting;
 pub mod worker;
 
 pub use agent::{Agent, AgentError};

@@ -141,7 +141,7 @@ impl ObjectStore {
             match connection.resources().find(needed.kind(), &name).await {
                 Ok(found) => return self.learn(&key, found),
                 Err(error) if !error.is_retryable() => {
-                    return Lookup::Unreachable(refusal(needed, &error));
+                    return self.unreachable(&key, refusal(needed, &error));
                 }
                 Err(_) => {}
             }
@@ -151,6 +151,7 @@ impl ObjectStore {
             .lock()
             .get(&key)
             .and_then(|entry| entry.value.clone())
+            .filter(|value| !matches!(value, Lookup::Unreachable(_)))
         {
             return value;
         }
@@ -160,12 +161,24 @@ impl ObjectStore {
             .and_then(|checkpoint| checkpoint.object(namespace, needed))
         {
             Some(object) => Lookup::Found(Arc::new(object)),
-            None => Lookup::Unreachable(format!(
-                "{} \"{}\" cannot be read: the server cannot be reached, and no copy is kept",
-                needed.kind().singular,
-                needed.name
-            )),
+            None => self.unreachable(
+                &key,
+                format!(
+                    "{} \"{}\" cannot be read: the server cannot be reached, and no copy is kept",
+                    needed.kind().singular,
+                    needed.name
+                ),
+            ),
         }
+    }
+
+    /// Nobody can say; that was said, so that the users are told once it is known.
+    fn unreachable(&self, key: &Key, message: String) -> Lookup {
+        let value = Lookup::Unreachable(message);
+        if let Some(entry) = self.entries.lock().get_mut(key) {
+            entry.value.get_or_insert_with(|| value.clone());
+        }
+        value
     }
 
     /// Takes in what the server says; users are told when it is another thing than before.

@@ -67,4 +67,12 @@ impl ObjectSet {
     pub fn lookup(&self, needed: &Needed) -> Lookup {
         self.0.get(needed).cloned().unwrap_or(Lookup::Missing)
     }
+
+    /// Why one of them cannot be read, if so.
+    pub fn unreachable(&self) -> Option<&str> {
+        self.0.values().find_map(|found| match found {
+            Lookup::Unreachable(message) => Some(message.as_str()),
+            Lookup::Found(_) | Lookup::Missing => None,
+        })
+    }
 }

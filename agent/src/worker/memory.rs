@@ -14,6 +14,7 @@ use crate::facts::Timing;
 use crate::moment::{Moment, Mono};
 use crate::probe::state::ContainerProbes;
 use crate::runtime::{ContainerId, ImageView};
+use crate::waiting;
 
 /// Why the pod may not run on this node, for good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +39,7 @@ pub struct Trouble {
 /// A failed pull and its back-off (spec/node-agent.md 16).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PullTrouble {
-    /// `ErrImagePull`, `ErrImageNeverPull`, `InvalidImageName`, `ImageInspectError`.
+    /// `ErrImagePull`, `ErrImageNeverPull`, `InvalidImageName`, or one that tells of the machine.
     pub reason: String,
     /// In words.
     pub message: String,
@@ -68,6 +69,13 @@ impl PullTrouble {
             at: now.mono,
             delay,
             told: false,
+        }
+    }
+
+    /// The pull secret that could not be read may have come.
+    pub fn hurry(&mut self) {
+        if self.reason == waiting::CONFIG_UNAVAILABLE {
+            self.delay = Duration::ZERO;
         }
     }
 
@@ -322,7 +330,12 @@ impl WorkerMemory {
             }
             (Work::Sandbox, _) => self.sandbox_trouble = None,
             (Work::Start(name), Done::Failed { reason, message }) => {
-                if reason != "CreateContainerConfigError" {
+                if ![
+                    waiting::CREATE_CONTAINER_CONFIG_ERROR,
+                    waiting::CONFIG_UNAVAILABLE,
+                ]
+                .contains(&reason.as_str())
+                {
                     // The image may be what is missing: look for it again.
                     self.images
                         .values_mut()
@@ -372,6 +385,13 @@ impl WorkerMemory {
             *retry_at = now.mono;
         }
         self.volumes.stale = self.volumes.ready_at.is_some();
+        self.images
+            .values_mut()
+            .filter_map(|image| image.trouble.as_mut())
+            .for_each(PullTrouble::hurry);
+        if let Some(asked) = &mut self.pre_pull {
+            asked.hurry();
+        }
     }
 
     fn volumes_failed(&mut self, message: String, timing: &Timing, now: Moment) {

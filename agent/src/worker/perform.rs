@@ -14,6 +14,7 @@ use crate::disk::DiskWork;
 use crate::env;
 use crate::facts::PodFacts;
 use crate::image_puller::{ImageWish, credentials};
+use crate::images;
 use crate::network_files;
 use crate::objects::{Lookup, Needed, ObjectSet};
 use crate::probe;
@@ -22,6 +23,7 @@ use crate::security::seccomp_profile;
 use crate::shared::Shared;
 use crate::spec::{self, Surroundings};
 use crate::volume;
+use crate::waiting;
 
 /// What acting for one pod needs.
 #[derive(Clone)]
@@ -196,6 +198,7 @@ impl Hands {
         let needed: std::collections::BTreeSet<Needed> =
             names.filter(|n| !n.name.is_empty()).collect();
         let set = self.objects(&needed).await;
+        let unread = set.unreachable().map(str::to_owned);
         let (mut secrets, mut missing) = (Vec::new(), Vec::new());
         for needed in needed {
             match set.lookup(&needed) {
@@ -220,7 +223,18 @@ impl Hands {
             policy,
             credentials: credentials(reference, &secrets),
         };
-        self.shared.images.ensure(&wish, tell).await
+        match (self.shared.images.ensure(&wish, tell).await, unread) {
+            // Nobody knows whether the pull would have gone well with the secret.
+            (Done::Failed { reason, message }, Some(unread))
+                if reason == images::ERR_IMAGE_PULL =>
+            {
+                Done::Failed {
+                    reason: waiting::CONFIG_UNAVAILABLE.to_owned(),
+                    message: format!("{unread}; without it: {message}"),
+                }
+            }
+            (done, _) => done,
+        }
     }
 
     async fn run_sandbox(&self, attempt: u32) -> Done {
@@ -261,7 +275,8 @@ impl Hands {
         if let Some(leftover) = &order.leftover
             && let Err(error) = self.shared.runtime.remove(leftover).await
         {
-            return fail("CreateContainerError", error.to_string());
+            let reason = waiting::reason(&error, waiting::CREATE_CONTAINER_ERROR);
+            return fail(reason, error.to_string());
         }
         let around = match self.surroundings(&container, &order).await {
             Ok(around) => around,
@@ -269,7 +284,7 @@ impl Hands {
         };
         let wanted = match spec::container(&self.pod, &container, &order, &around) {
             Ok(wanted) => wanted,
-            Err(message) => return fail("CreateContainerConfigError", message),
+            Err(message) => return fail(waiting::CREATE_CONTAINER_CONFIG_ERROR, message),
         };
         let Ok(_permit) = self.shared.starts.acquire().await else {
             return Done::failed("the agent is stopping");
@@ -280,7 +295,8 @@ impl Hands {
                 self.shared
                     .images
                     .forget(container.image.as_deref().unwrap_or_default());
-                return fail("CreateContainerError", error.to_string());
+                let reason = waiting::reason(&error, waiting::CREATE_CONTAINER_ERROR);
+                return fail(reason, error.to_string());
             }
         };
         self.tell(EventNote::normal(
@@ -297,7 +313,9 @@ impl Hands {
                 ));
                 Done::Well
             }
-            Err(error) if error.is_engine_trouble() => fail("RunContainerError", error.to_string()),
+            Err(error) if error.is_engine_trouble() => {
+                fail(waiting::RUN_CONTAINER_ERROR, error.to_string())
+            }
             Err(error) => {
                 // The container stays and shows its failure: back-off goes by what is seen.
                 self.tell(EventNote::warning(
@@ -334,10 +352,13 @@ impl Hands {
         container: &Container,
         order: &StartOrder,
     ) -> Result<Surroundings, (&'static str, String)> {
-        let config_error = |message| ("CreateContainerConfigError", message);
+        let config_error = |message| (waiting::CREATE_CONTAINER_CONFIG_ERROR, message);
         let objects = self
             .objects(&env::needed(std::slice::from_ref(container)))
             .await;
+        if let Some(unread) = objects.unreachable() {
+            return Err((waiting::CONFIG_UNAVAILABLE, unread.to_owned()));
+        }
         let environment =
             env::build(&self.pod, container, &order.pod_ip, &objects).map_err(config_error)?;
         for message in &environment.skipped {
@@ -354,7 +375,7 @@ impl Hands {
         around.seccomp_profile = self
             .seccomp_text(container)
             .await
-            .map_err(|m| ("CreateContainerError", m))?;
+            .map_err(|message| (waiting::CREATE_CONTAINER_ERROR, message))?;
         let Some(directory) = self.shared.pod_dir(&self.pod.uid) else {
             return Ok(around);
         };

@@ -2,7 +2,8 @@
 //! controller asks on the pod, and the pod's status answers ([`muster_model::pre_pull`]). The pod itself is not touched.
 //!
 //! **Invariants.** One image at a time; nothing for a pod that ends. An answer is of the revision that is asked for.
-//! `Pulled` is said only when every image was found or pulled, and a failed one stays failed until a try succeeds.
+//! `Pulled` is said only when every image was found or pulled, and a failed one stays failed until a try succeeds. What
+//! the engine or the way to the server keeps from being pulled is not called failed: the revision is not at fault.
 
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::facts::Timing;
 use crate::images;
 use crate::moment::{Moment, Mono};
 use crate::spec;
+use crate::waiting;
 
 /// How long an image that is there is taken to be still there: nobody runs it yet, so a clean-up may take it.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
@@ -82,7 +84,8 @@ impl Wanted {
         let mut failed = self
             .images
             .iter()
-            .filter_map(|image| Some((image, image.trouble.as_ref()?)));
+            .filter_map(|image| Some((image, image.trouble.as_ref()?)))
+            .filter(|(_, trouble)| !waiting::is_of_the_machine(&trouble.reason));
         if let Some((image, trouble)) = failed.next() {
             let words: String = trouble.message.chars().take(MOST_WORDS).collect();
             let more = match failed.count() {
@@ -143,6 +146,14 @@ impl PrePull {
             revision: wanted.revision.clone(),
             state: wanted.state(),
         })
+    }
+
+    /// Pull secrets that could not be read may have come.
+    pub(super) fn hurry(&mut self) {
+        let images = self.wanted.iter_mut().flat_map(|wanted| &mut wanted.images);
+        images
+            .filter_map(|image| image.trouble.as_mut())
+            .for_each(PullTrouble::hurry);
     }
 
     /// Takes in how a pull ended.

@@ -150,6 +150,27 @@ fn a_failed_pull_is_told_and_tried_again_with_back_off_until_it_succeeds() {
     assert_eq!(retries.count(), 1, "only the first try is told in events");
 }
 
+#[test]
+fn what_the_machine_keeps_from_being_pulled_is_not_called_failed() {
+    for reason in [
+        waiting::CONTAINER_RUNTIME_UNAVAILABLE,
+        waiting::CONFIG_UNAVAILABLE,
+        images::IMAGE_INSPECT_ERROR,
+    ] {
+        let mut world = running();
+        world.ask(Some(&request("r2", &[("a:2", "Always")])));
+        let failure = Done::Failed {
+            reason: reason.into(),
+            message: "down".into(),
+        };
+        world.fail.insert(Work::PrePull("a:2".into()), failure);
+        world.settle();
+        assert_eq!(is_told(&world).unwrap().1, "Pulling", "{reason}");
+        world.pass(20);
+        assert_eq!(is_told(&world).unwrap().1, "Pulled", "{reason}");
+    }
+}
+
 fn asked_since(world: &World, from: usize, wanted: &str) -> bool {
     let is = |action: &Action| matches!(action, Action::PrePull { reference, .. } if reference == wanted);
     world.asked[from..].iter().any(is)

@@ -1,6 +1,6 @@
 //! A server of one node, in memory: it speaks the contract and remembers what it was told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,6 +37,10 @@ pub(crate) struct State {
     pub(crate) cluster_id: String,
     /// Ready ever reported False after it was True, by pod.
     pub(crate) ready_lost: Vec<String>,
+    /// ConfigMaps and Secrets are not given out.
+    pub(crate) objects_away: bool,
+    /// What containers were ever reported to wait for.
+    pub(crate) waits: BTreeSet<String>,
     revision: u64,
     watchers: Vec<mpsc::Sender<v1::PodEvent>>,
     object_watchers: Vec<(String, String, mpsc::Sender<v1::WatchEvent>)>,
@@ -279,6 +283,12 @@ pub(crate) fn is_ready(state: &State, uid: &str) -> bool {
         .any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
+fn waits_of(status: &Value) -> impl Iterator<Item = String> {
+    let containers = status["containerStatuses"].as_array().into_iter().flatten();
+    containers
+        .filter_map(|container| Some(container["state"]["waiting"]["reason"].as_str()?.to_owned()))
+}
+
 fn say_ready(object: &mut Object, word: &str) {
     let status = object.tree_mut().get_mut("status").unwrap();
     for condition in status["conditions"].as_array_mut().unwrap() {
@@ -447,6 +457,7 @@ impl Fake {
                 state.status_messages += 1;
                 for update in statuses.pods {
                     let status: Value = serde_json::from_slice(&update.status).unwrap();
+                    state.waits.extend(waits_of(&status));
                     let was_ready = is_ready(&state, &update.uid);
                     let Some(pod) = state.pods.get_mut(&update.uid) else {
                         continue;
@@ -495,6 +506,9 @@ impl resource_service_server::ResourceService for Fake {
     ) -> Result<Response<v1::ObjectReply>, Status> {
         self.token()?;
         let wanted = request.into_inner().resource.unwrap();
+        if self.state().objects_away {
+            return Err(Status::unavailable("not now"));
+        }
         let key = (wanted.resource.clone(), wanted.name.clone());
         match self.state().objects.get(&key) {
             Some(object) => Ok(Response::new(v1::ObjectReply {

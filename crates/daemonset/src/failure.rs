@@ -9,15 +9,16 @@ use crate::release::Release;
 use crate::tally::Placements;
 use crate::trouble;
 
-/// What a container waits for when it will not come by itself, or not soon.
-const BAD_WAITS: [&str; 7] = [
+/// What a container waits for when it will not come by itself, or not soon, and the fault is not the machine's: an engine
+/// that does not answer (`RunContainerError`, `ContainerRuntimeUnavailable`) or a server out of reach
+/// (`ConfigUnavailable`) tells nothing of the revision.
+const BAD_WAITS: [&str; 6] = [
     "CrashLoopBackOff",
     "ImagePullBackOff",
     "ErrImageNeverPull",
     "InvalidImageName",
     "CreateContainerConfigError",
     "CreateContainerError",
-    "RunContainerError",
 ];
 /// One restart may be the machine's doing: a reboot, an engine that was upgraded.
 const RESTARTS_THAT_TELL: i32 = 2;
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_will_not_come_by_itself_fails_and_what_is_slow_does_not() {
+    fn what_will_not_come_by_itself_fails_and_what_is_slow_or_the_machines_does_not() {
         let waits = |reason: &str| container(0, false, json!({"waiting": {"reason": reason}}), 0);
         for reason in [
             "CrashLoopBackOff",
@@ -135,7 +136,14 @@ mod tests {
         ] {
             assert!(fails(waits(reason)), "{reason}");
         }
-        for reason in ["ContainerCreating", "PodInitializing", "ErrImagePull"] {
+        for reason in [
+            "ContainerCreating",
+            "PodInitializing",
+            "ErrImagePull",
+            "RunContainerError",
+            "ContainerRuntimeUnavailable",
+            "ConfigUnavailable",
+        ] {
             assert!(!fails(waits(reason)), "{reason}");
         }
         assert!(fails(json!({"phase": "Failed"})));
