@@ -7,6 +7,7 @@ use muster_model::k8s::api::core::v1::{Container, ContainerStatus, PodStatus};
 
 use super::actions::{Action, ProbeOrder, Work};
 use super::step::{Draft, Stage, stage};
+use crate::facts::PodFacts;
 use crate::moment::whole_seconds;
 use crate::probe::state::{Before, ContainerProbes};
 use crate::runtime::{ContainerId, ContainerState, ContainerView};
@@ -60,6 +61,24 @@ fn before(draft: &Draft<'_>, container: &Container, view: &ContainerView) -> Bef
         },
         None => Before::default(),
     }
+}
+
+/// Whether probes say otherwise of a container in one status than in the other.
+pub(super) fn told_otherwise(pod: &PodFacts, then: &PodStatus, now: &PodStatus) -> bool {
+    let told = |status: &PodStatus, container: &Container| {
+        let mut all = status.container_statuses.iter().flatten();
+        let found = all.find(|status| status.name == container.name);
+        found.map_or((false, false), |status| {
+            let started = container.startup_probe.is_some() && status.started == Some(true);
+            (status.ready, started)
+        })
+    };
+    pod.containers()
+        .iter()
+        .filter(|container| {
+            container.startup_probe.is_some() || container.readiness_probe.is_some()
+        })
+        .any(|container| told(then, container) != told(now, container))
 }
 
 /// Has probed what is due.

@@ -1,5 +1,6 @@
 use serde_json::{Value, json};
 
+use super::super::actions::{Done, Outcome};
 use super::super::world::World;
 use super::*;
 use crate::facts::PodFacts;
@@ -102,6 +103,40 @@ fn case_b73_case_b75_an_agent_that_starts_takes_nothing_back() {
     let unready = "containers with unready status: [c]".to_owned();
     let gap = ("False".to_owned(), "ContainersNotReady".to_owned(), unready);
     assert_eq!(world.condition("Ready"), gap);
+}
+
+#[test]
+fn what_probes_come_to_is_on_disk_at_once() {
+    let mut world = world(pod("Always", json!({"readinessProbe": {}})));
+    world.settle();
+    assert!(world.of("c").ready);
+    let last = |wanted: fn(&Action) -> bool| world.asked.iter().rposition(wanted).unwrap();
+    assert!(last(|action| *action == Action::Keep) > last(|a| matches!(a, Action::Probe(_))));
+}
+
+#[test]
+fn what_changes_while_the_checkpoint_is_written_is_written_after_it() {
+    let mut world = world(pod("Always", json!({"readinessProbe": {}})));
+    fail(&mut world, ProbeKind::Readiness);
+    world.pass(5);
+    let end = |world: &mut World, work, done| {
+        let (timing, now) = (world.pod.host.timing.clone(), world.now());
+        world.memory.note(Outcome { work, done }, &timing, now);
+    };
+    let probe = Work::Probe(world.current("c").id, ProbeKind::Readiness);
+    end(&mut world, probe.clone(), Done::Probed(Reply::Success));
+    assert_eq!(world.step().actions, [Action::Keep]);
+    for _ in 0..3 {
+        let failure = Reply::Failure("no".into());
+        end(&mut world, probe.clone(), Done::Probed(failure));
+    }
+    for _ in 0..2 {
+        assert_eq!(world.step().actions, [], "one write is under way");
+        world.wait(Duration::from_secs(2));
+    }
+    assert!(!world.of("c").ready);
+    end(&mut world, Work::Keep, Done::Well);
+    assert_eq!(world.step().actions, [Action::Keep]);
 }
 
 #[test]

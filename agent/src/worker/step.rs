@@ -20,7 +20,8 @@ use crate::runtime::ContainerState;
 use crate::runtime::labels;
 use crate::{spec, status};
 
-/// How long after a change of status its checkpoint is written: a burst is written once.
+/// How long after a change of status its checkpoint is written: a burst is written once. What probes came to is written
+/// at once: nothing else can tell it to an agent that was killed.
 const KEEP_DELAY: Duration = Duration::from_secs(1);
 
 /// What a step comes to.
@@ -395,13 +396,19 @@ fn keep(draft: &mut Draft<'_>, status: &PodStatus) {
     if !draft.memory.kept || stage(draft) == Stage::Ending && draft.memory.confirmed {
         return;
     }
-    if *status != draft.memory.last {
-        draft
-            .memory
-            .keep_at
-            .get_or_insert(draft.now.mono.plus(KEEP_DELAY));
+    let (memory, now) = (&mut draft.memory, draft.now.mono);
+    if *status != memory.last {
+        let soon = match probes::told_otherwise(draft.pod, &memory.last, status) {
+            true => now,
+            false => now.plus(KEEP_DELAY),
+        };
+        memory.keep_at = Some(memory.keep_at.map_or(soon, |at| at.min(soon)));
     }
-    match draft.memory.keep_at {
+    // What is being written is older than this change. The end of that work brings the next step.
+    if memory.in_flight.contains(&Work::Keep) {
+        return;
+    }
+    match memory.keep_at {
         Some(at) if draft.now.mono < at => draft.wake(at),
         Some(_) => {
             draft.memory.keep_at = None;
