@@ -10,8 +10,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use muster_agent::runtime::ContainerState;
 use muster_agent::runtime::memory::{Behaviour, Call, ExecAnswer, HttpAnswer};
+use muster_agent::runtime::{ContainerState, RuntimeError};
 use serde_json::{Value, json};
 use support::node::Node;
 use support::server::State;
@@ -218,6 +218,26 @@ async fn na_083_a_command_that_takes_too_long_has_failed() {
     let text = "Readiness probe failed: command timed out: \"sleep 5\" timed out after 1s";
     until_said(&node, "Unhealthy", text).await;
     assert_eq!(status_of(&node.server.state(), &uid)["ready"], false);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_in_a_paused_container_has_failed() {
+    let node = node(Behaviour::default()).await;
+    let uid = node.server.put_pod(pod(json!({
+        "readinessProbe": {"exec": exec("true"), "periodSeconds": 1, "failureThreshold": 1}})));
+    node.server.until_running(&uid).await;
+    let paused = "Container x is paused, unpause the container before exec";
+    let conflict = RuntimeError::Conflict(paused.into());
+    node.engine.fail_next("n1", Call::Exec, conflict);
+    let lost = |state: &State| state.ready_lost == [uid.clone()];
+    node.server.until("it is not ready", lost).await;
+    until_said(
+        &node,
+        "Unhealthy",
+        &format!("Readiness probe failed: {paused}"),
+    )
+    .await;
+    node.server.until_running(&uid).await;
 }
 
 #[tokio::test(start_paused = true)]

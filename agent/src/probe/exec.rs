@@ -6,7 +6,7 @@ use muster_model::k8s::api::core::v1::ExecAction;
 
 use super::Reply;
 use crate::moment::go_duration;
-use crate::runtime::{ContainerId, Runtime};
+use crate::runtime::{ContainerId, Runtime, RuntimeError};
 
 pub(super) async fn probe(
     runtime: &dyn Runtime,
@@ -26,6 +26,8 @@ pub(super) async fn probe(
                 ))
             }
         },
+        // Somebody froze it: nothing inside answers any more (spec/node-agent.md 28).
+        Err(RuntimeError::Conflict(text)) if text.contains("is paused") => Reply::Failure(text),
         Err(error) => Reply::Error(error.to_string()),
     }
 }

@@ -126,3 +126,28 @@ async fn na_080_na_082_na_083_probes_of_real_containers() {
     assert!(!processes.contains(command), "{processes}");
     node.delete(&uid).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_paused_container_is_not_ready_until_it_goes_on() {
+    let node = RealNode::new("paused").await;
+    let ready = json!({"exec": {"command": ["true"]}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 10});
+    let container = json!({"name": "c", "image": IMAGE, "imagePullPolicy": "IfNotPresent", "readinessProbe": ready});
+    let spec = json!({"hostNetwork": true, "containers": [container]});
+    let uid = node.server.put_pod(node.pod("p", spec));
+    node.server.until_running(&uid).await;
+    let id = id_of(&node, &uid, "c").await;
+    let path = socket();
+    let newest = bollard::API_DEFAULT_VERSION;
+    let engine = bollard::Docker::connect_with_unix(path.to_str().unwrap(), 60, newest).unwrap();
+    let engine = engine.negotiate_version().await.unwrap();
+    engine.pause_container(&id.0).await.unwrap();
+    let lost = |state: &State| state.ready_lost == [uid.clone()];
+    node.server.until("it is not ready", lost).await;
+    engine.unpause_container(&id.0).await.unwrap();
+    node.server.until_running(&uid).await;
+    assert_eq!(
+        node.server.status(&uid)["containerStatuses"][0]["restartCount"],
+        json!(0)
+    );
+    node.delete(&uid).await;
+}
