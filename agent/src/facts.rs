@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use muster_model::k8s::api::core::v1::{Container, Pod, PodSpec};
 use muster_model::object::{Object, ObjectError};
-
+use muster_model::reason::annotation;
 use muster_model::resources::{Amounts, qos_class};
+use muster_model::time::{SHORTEST_RESTART_DELAY, parse_duration};
 
 /// How long things take that only policy decides (spec/node-agent.md 1). Tests scale them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,23 +225,8 @@ impl PodFacts {
     /// Longest delay between restarts: the annotation's, where it is lower than the node's.
     pub fn restart_max(&self) -> Duration {
         let most = self.host.timing.restart_max;
-        self.annotation(MAX_RESTART_DELAY)
-            .and_then(parse_seconds)
-            .map_or(most, |own| own.min(most))
+        self.annotation(annotation::MAX_RESTART_DELAY)
+            .and_then(|text| parse_duration(text.trim()).ok())
+            .map_or(most, |own| own.max(SHORTEST_RESTART_DELAY).min(most))
     }
-}
-
-/// On pods: caps the delay between restarts, such as `15s` or `2m` (never above the node's own cap).
-pub const MAX_RESTART_DELAY: &str = "muster.dev/max-restart-delay";
-
-fn parse_seconds(text: &str) -> Option<Duration> {
-    let (number, unit) = match text.strip_suffix('m') {
-        Some(number) => (number, 60),
-        None => (text.strip_suffix('s').unwrap_or(text), 1),
-    };
-    number
-        .parse::<u64>()
-        .ok()
-        .filter(|n| *n > 0)
-        .map(|n| Duration::from_secs(n * unit))
 }

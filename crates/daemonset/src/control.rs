@@ -125,6 +125,11 @@ impl Control {
         })
     }
 
+    /// What is wrong with the annotations that the pods get from the template.
+    pub fn check_template(annotations: &BTreeMap<String, String>) -> Option<FieldError> {
+        reader::check_template(annotations)
+    }
+
     /// Whether some nodes may be held back, so that a pod they lose must come back from an older revision.
     pub fn holds_back(&self) -> bool {
         self.paused
@@ -227,6 +232,31 @@ mod tests {
         let (_, faults) = read(&[("on-failure", "halt"), ("progress-deadline", "0s")]);
         assert_eq!(faults.len(), 1, "{faults:?}");
         assert!(faults[0].contains("must be longer than nothing"));
+    }
+
+    #[test]
+    fn a_cap_of_the_restarts_is_a_duration_that_leaves_a_pause() {
+        let check = |text: &str| {
+            let key = annotation::MAX_RESTART_DELAY.to_owned();
+            let fault = Control::check_template(&BTreeMap::from([(key, text.to_owned())]));
+            fault.map(|fault| format!("{}: {}", fault.field, fault.body))
+        };
+        for readable in ["15", "15s", "1m30s", "1h", "1500ms", "18446744073709551615"] {
+            assert_eq!(check(readable), None, "{readable}");
+        }
+        for (text, expected) in [
+            ("", "is not a duration"),
+            ("soon", "is not a duration"),
+            ("500ms", "must be at least 1s"),
+            ("0", "must be at least 1s"),
+        ] {
+            let fault = check(text).unwrap();
+            let start =
+                "spec.template.metadata.annotations[muster.dev/max-restart-delay]: Invalid value: ";
+            assert!(fault.starts_with(start), "{fault}");
+            assert!(fault.contains(expected), "{fault}");
+        }
+        assert_eq!(Control::check_template(&BTreeMap::new()), None);
     }
 
     #[test]

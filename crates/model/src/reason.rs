@@ -63,6 +63,8 @@ pub mod annotation {
     pub const FAILURE_DOMAIN: &str = "muster.dev/failure-domain";
     /// On DaemonSets: how many nodes of one failure domain may be updated at once; 1.
     pub const MAX_UPDATING_PER_DOMAIN: &str = "muster.dev/max-updating-per-domain";
+    /// On pods, and so on pod templates: caps the pause between restarts of a container, below the node's own cap.
+    pub const MAX_RESTART_DELAY: &str = "muster.dev/max-restart-delay";
     /// On ControllerRevisions: when it was first available on every node that should run it.
     pub const AVAILABLE_EVERYWHERE: &str = "muster.dev/available-everywhere";
     /// On ControllerRevisions: why its rollout was stopped.

@@ -159,6 +159,10 @@ pub fn age_of(time: Option<Timestamp>, now: Timestamp) -> String {
     }
 }
 
+/// The shortest cap that may be set on the pause between restarts: without a pause a container that ends at once would be
+/// started again as fast as the machine can.
+pub const SHORTEST_RESTART_DELAY: Duration = Duration::from_secs(1);
+
 /// The text is no duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a duration: write 30s, 5m, 1h30m or 0")]

@@ -55,10 +55,34 @@ impl Strategy for DaemonSets {
 const OURS: &str = "muster.dev/";
 
 /// All that is checked by [`check_control`].
-fn asked_of_rollouts(daemon: &Object) -> (BTreeMap<String, String>, i64) {
-    let mut annotations = daemon.annotations();
-    annotations.retain(|name, _| name.starts_with(OURS));
-    (annotations, min_ready_seconds(daemon))
+#[derive(PartialEq)]
+struct Asked {
+    annotations: BTreeMap<String, String>,
+    min_ready_seconds: i64,
+    of_pods: BTreeMap<String, String>,
+}
+
+fn asked_of_rollouts(daemon: &Object) -> Asked {
+    let ours = |mut annotations: BTreeMap<String, String>| {
+        annotations.retain(|name, _| name.starts_with(OURS));
+        annotations
+    };
+    Asked {
+        annotations: ours(daemon.annotations()),
+        min_ready_seconds: min_ready_seconds(daemon),
+        of_pods: ours(template_annotations(daemon)),
+    }
+}
+
+fn template_annotations(daemon: &Object) -> BTreeMap<String, String> {
+    let found = daemon.at("/spec/template/metadata/annotations");
+    let pairs = found
+        .and_then(serde_json::Value::as_object)
+        .into_iter()
+        .flatten();
+    pairs
+        .filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())))
+        .collect()
 }
 
 fn min_ready_seconds(daemon: &Object) -> i64 {
@@ -71,6 +95,7 @@ fn min_ready_seconds(daemon: &Object) -> i64 {
 fn check_control(daemon: &Object) -> Result<(), ApiError> {
     let (control, mut faults) = Control::read(&daemon.annotations());
     faults.extend(control.check_beside(min_ready_seconds(daemon)));
+    faults.extend(Control::check_template(&template_annotations(daemon)));
     if faults.is_empty() {
         Ok(())
     } else {
@@ -110,6 +135,21 @@ mod tests {
         let mut wrong_value = daemon(0, "img:1");
         wrong_value["metadata"]["annotations"]["muster.dev/paused"] = "perhaps".into();
         assert!(update(wrong_value, daemon(0, "img:1")).is_err());
+    }
+
+    #[test]
+    fn a_template_whose_cap_of_the_restarts_cannot_be_read_is_refused() {
+        let capped = |text: &str, image: &str| {
+            let mut daemon = daemon(0, image);
+            daemon["spec"]["template"]["metadata"] =
+                json!({"annotations": {"muster.dev/max-restart-delay": text}});
+            daemon
+        };
+        update(capped("1m30s", "img:1"), daemon(0, "img:1")).unwrap();
+        let refused = update(capped("soon", "img:1"), daemon(0, "img:1")).unwrap_err();
+        let named = "spec.template.metadata.annotations[muster.dev/max-restart-delay]";
+        assert!(refused.to_string().contains(named), "{refused}");
+        update(capped("soon", "img:2"), capped("soon", "img:1")).unwrap();
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{running, world};
+use super::running;
 use crate::testing::pod_with;
 use crate::worker::step::*;
 use crate::worker::world::World;
@@ -78,13 +78,24 @@ fn na_067_a_clean_exit_backs_off_as_well() {
 
 #[test]
 fn case_b63_an_annotation_caps_the_delay() {
-    let mut world = world();
-    let mut capped = crate::testing::pod_from(json!({
-        "metadata": {"name": "p", "namespace": "default", "uid": "UID-p",
-                     "annotations": {"muster.dev/max-restart-delay": "15s"}},
-        "spec": {"containers": [{"name": "c", "image": "t:1"}]}}));
-    std::mem::swap(&mut world.pod, &mut capped);
-    assert_eq!(world.pod.restart_max(), Duration::from_secs(15));
+    for (text, millis) in [
+        ("15s", 15_000),
+        ("15", 15_000),
+        ("1m30s", 90_000),
+        ("2500ms", 2_500),
+        // Never without a pause, never above the node's own cap.
+        ("0", 1_000),
+        ("1h", 300_000),
+        ("18446744073709551615", 300_000),
+        ("307445734561825861m", 300_000),
+        ("soon", 300_000),
+    ] {
+        let pod = crate::testing::pod_from(json!({
+            "metadata": {"name": "p", "namespace": "default", "uid": "UID-p",
+                         "annotations": {"muster.dev/max-restart-delay": text}},
+            "spec": {"containers": [{"name": "c", "image": "t:1"}]}}));
+        assert_eq!(pod.restart_max(), Duration::from_millis(millis), "{text}");
+    }
 }
 
 #[test]

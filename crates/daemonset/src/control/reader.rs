@@ -9,7 +9,7 @@ use muster_model::int_or_percent::IntOrPercent;
 use muster_model::names;
 use muster_model::reason::annotation;
 use muster_model::selector::Selector;
-use muster_model::time::parse_duration;
+use muster_model::time::{SHORTEST_RESTART_DELAY, parse_duration};
 use serde_json::Value;
 
 use super::{
@@ -40,6 +40,23 @@ pub(super) fn read(annotations: &BTreeMap<String, String>) -> (Control, Vec<Fiel
         .first()
         .map(|fault| format!("{}: {}", fault.field, fault.body));
     (control, reader.faults)
+}
+
+/// What is wrong with the annotations of a template.
+pub(super) fn check_template(annotations: &BTreeMap<String, String>) -> Option<FieldError> {
+    let key = annotation::MAX_RESTART_DELAY;
+    let text = annotations.get(key)?;
+    let detail = match parse_duration(text.trim()) {
+        Ok(delay) if delay >= SHORTEST_RESTART_DELAY => return None,
+        Ok(_) => format!("must be at least {}s", SHORTEST_RESTART_DELAY.as_secs()),
+        Err(error) => error.to_string(),
+    };
+    let field = FieldPath::of("spec.template.metadata.annotations").key(key);
+    Some(FieldError::invalid(
+        field,
+        &Value::from(text.as_str()),
+        &detail,
+    ))
 }
 
 struct Reader<'a> {
