@@ -11,6 +11,7 @@ use super::actions::{Done, Outcome, Work};
 use super::pre_pull::PrePull;
 use super::restarts::Backoff;
 use crate::facts::Timing;
+use crate::images;
 use crate::moment::{Moment, Mono};
 use crate::probe::state::ContainerProbes;
 use crate::runtime::{ContainerId, ImageView};
@@ -52,13 +53,15 @@ pub struct PullTrouble {
 }
 
 impl PullTrouble {
-    /// Of a pull that failed now, after it had failed like `before`: each time twice the delay, up to the longest.
+    /// Of a pull that failed now, after it had failed like `before`: each time twice the delay, up to the longest. What asks
+    /// no registry is tried again as soon as the first time: a look costs nothing.
     pub fn new(
         before: Option<&Self>,
         (reason, message): (String, String),
         timing: &Timing,
         now: Moment,
     ) -> Self {
+        let before = before.filter(|_| !is_mere_look(&reason));
         let delay = before.map_or(timing.pull_first, |before| {
             let doubled = before.delay.saturating_mul(2);
             doubled.clamp(timing.pull_first, timing.pull_max)
@@ -83,6 +86,16 @@ impl PullTrouble {
     pub fn retry_at(&self) -> Mono {
         self.at.plus(self.delay)
     }
+}
+
+/// Whether what failed with this reason was settled on this machine, and may go well the next time.
+fn is_mere_look(reason: &str) -> bool {
+    [
+        images::ERR_IMAGE_NEVER_PULL,
+        images::IMAGE_INSPECT_ERROR,
+        waiting::CONTAINER_RUNTIME_UNAVAILABLE,
+    ]
+    .contains(&reason)
 }
 
 /// Where an image stands.

@@ -170,6 +170,24 @@ fn na_070_a_failed_pull_backs_off_and_is_told_as_such() {
 }
 
 #[test]
+fn na_069_an_image_that_must_not_be_pulled_is_looked_for_again_and_again() {
+    let mut world = world();
+    for _ in 0..10 {
+        let missing = Done::Failed {
+            reason: "ErrImageNeverPull".into(),
+            message: "not present".into(),
+        };
+        world.fail.insert(Work::Image("t:1".into()), missing);
+        world.settle();
+        assert!(world.fail.is_empty(), "it was looked for");
+        assert_eq!(world.waiting("c").0, "ErrImageNeverPull");
+        world.wait(Duration::from_secs(10));
+    }
+    world.settle();
+    assert!(world.is_up("c"));
+}
+
+#[test]
 fn na_078_a_changed_image_restarts_its_container_alone() {
     let mut world = running();
     let sandbox = world.current("POD").id;
