@@ -18,6 +18,9 @@ use crate::worker::actions::{Done, EventNote};
 
 /// How long a found image is believed to be there without asking.
 const BELIEVED: Duration = Duration::from_secs(30);
+/// How long what was pulled early serves the first start of a pod of its revision, whatever the policy: a pull that is made
+/// again while no pod runs would keep the node without one.
+const EARLY_SERVES: Duration = Duration::from_secs(600);
 
 /// The images of one agent.
 pub(crate) struct ImagePuller {
@@ -27,6 +30,8 @@ pub(crate) struct ImagePuller {
     early_slot: Semaphore,
     offline_fallback: bool,
     known: Mutex<BTreeMap<String, (ImageView, Duration)>>,
+    /// By revision and reference: until when an early pull serves.
+    pulled_early: Mutex<BTreeMap<(String, String), Duration>>,
     busy: Mutex<BTreeMap<String, Weak<Gate>>>,
 }
 
@@ -34,12 +39,20 @@ pub(crate) struct ImagePuller {
 type Gate = tokio::sync::Mutex<Option<ImageView>>;
 
 /// Which image is wanted, and how.
-pub(crate) struct ImageWish<'a> {
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
     /// The container that waits for it; `None`: none does, it is pulled early.
     pub(crate) container: Option<&'a str>,
     /// As the spec has it.
     pub(crate) reference: &'a str,
     pub(crate) policy: &'static str,
+    /// Which revision it is pulled early for; for a container: whose early pull serves it.
+    pub(crate) revision: Option<&'a str>,
+}
+
+/// An image that is wanted, and the means to get it.
+pub(crate) struct ImageWish<'a> {
+    pub(crate) wanted: Wanted<'a>,
     /// Registry credentials to try, best first; then none.
     pub(crate) credentials: Vec<String>,
 }
@@ -58,6 +71,7 @@ impl ImagePuller {
             early_slot: Semaphore::new(1),
             offline_fallback,
             known: Mutex::new(BTreeMap::new()),
+            pulled_early: Mutex::new(BTreeMap::new()),
             busy: Mutex::new(BTreeMap::new()),
         }
     }
@@ -75,12 +89,13 @@ impl ImagePuller {
         wish: &ImageWish<'_>,
         tell: &(dyn Fn(EventNote) + Send + Sync),
     ) -> Done {
-        let container = wish.container;
+        let wanted = wish.wanted;
+        let container = wanted.container;
         let failed = |reason: &str, message: String| Done::Failed {
             reason: reason.to_owned(),
             message,
         };
-        let full = match images::with_default_tag(wish.reference) {
+        let full = match images::with_default_tag(wanted.reference) {
             Ok(full) => full,
             Err(message) => {
                 tell(EventNote::warning(
@@ -94,7 +109,7 @@ impl ImagePuller {
         let local = match self.local(&full).await {
             Ok(local) => local,
             Err(error) => {
-                let message = format!("Failed to inspect image \"{}\": {error}", wish.reference);
+                let message = format!("Failed to inspect image \"{}\": {error}", wanted.reference);
                 tell(EventNote::warning(
                     container,
                     "InspectFailed",
@@ -106,10 +121,10 @@ impl ImagePuller {
         let present = || {
             format!(
                 "Container image \"{}\" already present on machine",
-                wish.reference
+                wanted.reference
             )
         };
-        match (wish.policy, local) {
+        match (wanted.policy, local) {
             ("IfNotPresent" | "Never", Some(view)) => {
                 tell(EventNote::normal(container, "Pulled", present()));
                 Done::Image(view)
@@ -117,7 +132,7 @@ impl ImagePuller {
             ("Never", None) => {
                 let message = format!(
                     "Container image \"{}\" is not present with pull policy of Never",
-                    wish.reference
+                    wanted.reference
                 );
                 tell(EventNote::warning(
                     container,
@@ -133,8 +148,16 @@ impl ImagePuller {
                 }
                 failed(images::ERR_IMAGE_NEVER_PULL, message)
             }
+            (_, Some(view)) if self.serves_early(wanted, &full) => {
+                let message = format!("{}; it was pulled before this pod was made", present());
+                tell(EventNote::normal(container, "Pulled", message));
+                Done::Image(view)
+            }
             (_, local) => match self.pull(wish, &full, tell).await {
-                Ok(view) => Done::Image(view),
+                Ok(view) => {
+                    self.note_early(wanted, &full);
+                    Done::Image(view)
+                }
                 Err(RuntimeError::RegistryUnreachable(_))
                     if self.offline_fallback && local.is_some() =>
                 {
@@ -146,7 +169,7 @@ impl ImagePuller {
                     local.map_or_else(|| Done::failed("the local copy is gone"), Done::Image)
                 }
                 Err(error) => {
-                    let message = format!("Failed to pull image \"{}\": {error}", wish.reference);
+                    let message = format!("Failed to pull image \"{}\": {error}", wanted.reference);
                     let reason = waiting::reason(&error, images::ERR_IMAGE_PULL);
                     tell(EventNote::warning(container, "Failed", message));
                     if container.is_some() {
@@ -157,6 +180,25 @@ impl ImagePuller {
                 }
             },
         }
+    }
+
+    fn note_early(&self, wanted: Wanted<'_>, full: &str) {
+        let (None, Some(revision)) = (wanted.container, wanted.revision) else {
+            return;
+        };
+        let now = self.clock.monotonic();
+        let mut pulled = self.pulled_early.lock();
+        pulled.retain(|_, until| *until > now);
+        pulled.insert((revision.to_owned(), full.to_owned()), now + EARLY_SERVES);
+    }
+
+    fn serves_early(&self, wanted: Wanted<'_>, full: &str) -> bool {
+        let (Some(_), Some(revision)) = (wanted.container, wanted.revision) else {
+            return false;
+        };
+        let key = (revision.to_owned(), full.to_owned());
+        let until = self.pulled_early.lock().get(&key).copied();
+        until.is_some_and(|until| self.clock.monotonic() < until)
     }
 
     async fn local(&self, full: &str) -> Result<Option<ImageView>, RuntimeError> {
@@ -186,7 +228,7 @@ impl ImagePuller {
         full: &str,
         tell: &(dyn Fn(EventNote) + Send + Sync),
     ) -> Result<ImageView, RuntimeError> {
-        let container = wish.container;
+        let container = wish.wanted.container;
         let asked = self.clock.monotonic();
         let stopping = |_| RuntimeError::Unreachable("the agent is stopping".into());
         // Before the gate: who holds a gate pulls, or waits for no other than a container's pull.
@@ -203,7 +245,7 @@ impl ImagePuller {
                 if let Some(view) = &*alone {
                     let message = format!(
                         "Container image \"{}\" already present on machine",
-                        wish.reference
+                        wish.wanted.reference
                     );
                     tell(EventNote::normal(container, "Pulled", message));
                     return Ok(view.clone());
@@ -218,7 +260,7 @@ impl ImagePuller {
         tell(EventNote::normal(
             container,
             "Pulling",
-            format!("Pulling image \"{}\"", wish.reference),
+            format!("Pulling image \"{}\"", wish.wanted.reference),
         ));
         let began = self.clock.monotonic();
         let mut pulled = Err(RuntimeError::NotFound(format!("no such image: {full}")));
@@ -243,7 +285,7 @@ impl ImagePuller {
         };
         let message = format!(
             "Successfully pulled image \"{}\" in {} ({} including waiting). Image size: {} bytes.",
-            wish.reference,
+            wish.wanted.reference,
             rounded(now.saturating_sub(began)),
             rounded(now.saturating_sub(asked)),
             view.size_bytes

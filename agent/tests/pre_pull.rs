@@ -130,6 +130,55 @@ async fn a_failed_pull_is_tried_again_until_it_succeeds() {
     assert!(node.server.state().ready_lost.is_empty());
 }
 
+/// Waits until the container of the pod waits for its image, whose registry fails.
+async fn until_refused(node: &Node, uid: &str) {
+    let refused = |state: &State| {
+        let pod = &state.pods[uid];
+        let reason = pod.text_at("/status/containerStatuses/0/state/waiting/reason");
+        reason == "ErrImagePull"
+    };
+    node.server
+        .until("its image cannot be pulled", refused)
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_pulled_early_is_not_pulled_again_while_no_pod_runs() {
+    let (node, uid) = running().await;
+    node.engine.add_pullable("t:2", slow(5, Vec::new()));
+    let asked = request("r2", &[("t:2", "Always")]).text();
+    ask(&node, &uid, Some(&asked));
+    until_answer(&node, &uid, "r2", Pulls::Pulled).await;
+    let busy = RuntimeError::Refused {
+        status: 500,
+        message: "toomanyrequests".into(),
+    };
+    node.engine.add_pullable("t:2", slow(0, vec![busy; 99]));
+    node.server.delete_pod(&uid, 1);
+
+    let of_revision = |name: &str, revision: &str| {
+        let mut c = container("c");
+        c["image"] = json!("t:2");
+        c["imagePullPolicy"] = json!("Always");
+        let mut pod = pod_with(name, json!({"containers": [c]}));
+        pod["metadata"]["labels"] = json!({"controller-revision-hash": revision});
+        pod
+    };
+    let next = node.server.put_pod(of_revision("next", "r2"));
+    node.server.until_running(&next).await;
+    assert_eq!(pulled(&node), ["t:2"]);
+    let other = node.server.put_pod(of_revision("other", "r3"));
+    until_refused(&node, &other).await;
+
+    // It serves the first start only, and not for ever.
+    let id = node.named("c").last().unwrap().id.clone();
+    node.engine.end(&id, 1);
+    until_refused(&node, &next).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let late = node.server.put_pod(of_revision("late", "r2"));
+    until_refused(&node, &late).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn never_means_never() {
     let (node, uid) = running().await;

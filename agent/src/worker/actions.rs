@@ -21,6 +21,8 @@ pub enum Action {
         reference: String,
         /// `Always`, `IfNotPresent` or `Never`.
         policy: &'static str,
+        /// It is for the container's first start in this pod: what was pulled early for the pod's revision serves.
+        first: bool,
     },
     /// Find or pull an image of the pod's next revision, early ([`super::pre_pull`]).
     PrePull {

@@ -247,7 +247,7 @@ pub(super) fn plan(draft: &mut Draft<'_>, footing: &Footing) {
                     continue;
                 }
                 let reference = container.image.clone().unwrap_or_default();
-                let Some(image) = image_for(draft, container, &reference) else {
+                let Some(image) = image_for(draft, container, &reference, attempt == 0) else {
                     continue;
                 };
                 if !may_start {
@@ -293,11 +293,12 @@ fn count_end(draft: &mut Draft<'_>, container: &Container, id: &ContainerId) {
     }
 }
 
-/// The image when it is here; otherwise asks for it, or waits out its back-off.
+/// The image when it is here; otherwise asks for it, or waits out its back-off. `first`: of the first start in this pod.
 fn image_for(
     draft: &mut Draft<'_>,
     container: &Container,
     reference: &str,
+    first: bool,
 ) -> Option<crate::runtime::ImageView> {
     let image = draft.memory.images.entry(reference.to_owned()).or_default();
     if let Some(ready) = &image.ready {
@@ -333,6 +334,7 @@ fn image_for(
         container: container.name.clone(),
         reference: reference.to_owned(),
         policy: images::policy(container),
+        first,
     });
     None
 }

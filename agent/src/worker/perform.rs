@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use muster_model::k8s::api::core::v1::{Container, PodStatus};
+use muster_model::reason::label;
 use tokio::sync::Notify;
 
 use super::actions::{Action, Done, EventNote, Outcome, ProbeOrder, StartOrder};
@@ -13,7 +14,7 @@ use crate::checkpoint::PodRecord;
 use crate::disk::DiskWork;
 use crate::env;
 use crate::facts::PodFacts;
-use crate::image_puller::{ImageWish, credentials};
+use crate::image_puller::{ImageWish, Wanted, credentials};
 use crate::images;
 use crate::network_files;
 use crate::objects::{Lookup, Needed, ObjectSet};
@@ -57,10 +58,20 @@ impl Hands {
                 container,
                 reference,
                 policy,
+                first,
             } => {
                 let tell = |note| self.tell(note);
-                self.ensure_image(Some(&container), &reference, policy, &tell)
-                    .await
+                let labels = self.pod.labels();
+                let wanted = Wanted {
+                    container: Some(&container),
+                    reference: &reference,
+                    policy,
+                    revision: labels
+                        .get(label::CONTROLLER_REVISION_HASH)
+                        .map(String::as_str)
+                        .filter(|_| first),
+                };
+                self.ensure_image(wanted, &tell).await
             }
             Action::PrePull {
                 reference,
@@ -75,7 +86,13 @@ impl Hands {
                         self.tell(note);
                     }
                 };
-                self.ensure_image(None, &reference, policy, &tell).await
+                let wanted = Wanted {
+                    container: None,
+                    reference: &reference,
+                    policy,
+                    revision: Some(&revision),
+                };
+                self.ensure_image(wanted, &tell).await
             }
             Action::RunSandbox { attempt } => self.run_sandbox(attempt).await,
             Action::Start(order) => self.start(*order).await,
@@ -180,12 +197,9 @@ impl Hands {
         }
     }
 
-    /// `container`: the one that waits for it; `None`: none does, it is for the next revision.
     async fn ensure_image(
         &self,
-        container: Option<&str>,
-        reference: &str,
-        policy: &'static str,
+        wanted: Wanted<'_>,
         tell: &(dyn Fn(EventNote) + Send + Sync),
     ) -> Done {
         let names = self
@@ -218,10 +232,8 @@ impl Hands {
             ));
         }
         let wish = ImageWish {
-            container,
-            reference,
-            policy,
-            credentials: credentials(reference, &secrets),
+            credentials: credentials(wanted.reference, &secrets),
+            wanted,
         };
         match (self.shared.images.ensure(&wish, tell).await, unread) {
             // Nobody knows whether the pull would have gone well with the secret.
