@@ -355,6 +355,35 @@ async fn na_008_a_beat_of_a_deleted_node_is_refused_so_that_it_registers_again()
 }
 
 #[tokio::test]
+async fn an_agent_that_was_out_of_reach_is_ready_since_it_is_back() {
+    let cluster = Cluster::start().await;
+    let (admin, node) = (cluster.admin().await, cluster.node("n1").await);
+    register(&node, "n1", "m1").await.unwrap();
+    let mut reports = Reports::open(&node).await;
+    let ready = |status: &str, since: &str| json!({"status": {"conditions": [{"type": "Ready", "status": status, "lastTransitionTime": since}]}});
+    let long_ready = || {
+        let mut object = support::node("n1", "m1");
+        object["status"] = ready("True", "2026-01-01T00:00:00Z")["status"].clone();
+        Report::NodeStatus(object.to_string().into())
+    };
+    let since = async || {
+        let seen = admin.get(&NODE, "", "n1").await.unwrap();
+        seen.text_at("/status/conditions/0/lastTransitionTime")
+            .to_owned()
+    };
+    assert_eq!(reports.send(long_ready()).await, "");
+    assert_eq!(since().await, "2026-01-01T00:00:00Z");
+    let target = support::status_of(support::reference(&NODE, "", "n1"));
+    let lost = ready("Unknown", "2026-01-01T01:00:00Z");
+    admin
+        .patch(target, v1::PatchType::Merge, &lost)
+        .await
+        .unwrap();
+    assert_eq!(reports.send(long_ready()).await, "");
+    assert!(*since().await > *"2026-01-01T01:00:00Z");
+}
+
+#[tokio::test]
 async fn statuses_are_taken_for_own_pods_of_the_right_uid_only() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin().await;

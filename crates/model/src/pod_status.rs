@@ -1,6 +1,7 @@
 //! What a pod's status says: phase, ready, available (spec/daemonset.md 12).
 
 use jiff::SignedDuration;
+use serde_json::Value;
 
 use crate::k8s::api::core::v1::{Pod, PodCondition};
 use crate::object::Object;
@@ -84,9 +85,13 @@ pub fn is_ready(pod: &Pod) -> bool {
 /// The status of the condition Ready (`True`, `False`, `Unknown`) of a stored Pod or Node; `None`: it does not say. For where
 /// the typed view would be made for nothing else.
 pub fn ready_word(object: &Object) -> Option<&str> {
+    stored_condition(object, condition::READY)?["status"].as_str()
+}
+
+/// The condition of that type of a stored object; `None`: it has none.
+pub fn stored_condition<'a>(object: &'a Object, type_: &str) -> Option<&'a Value> {
     let conditions = object.at("/status/conditions")?.as_array()?;
-    let ready = conditions.iter().find(|c| c["type"] == condition::READY)?;
-    ready["status"].as_str()
+    conditions.iter().find(|c| c["type"] == type_)
 }
 
 /// Since when the pod is Ready, by the condition's own time; `None` when it is not Ready or does not say.

@@ -10,7 +10,7 @@ use muster_model::object::{NamespacedName, Object};
 use muster_model::pod_status;
 use muster_model::pre_pull;
 use muster_model::reason::condition;
-use muster_model::time;
+use muster_model::time::{self, Timestamp};
 use muster_proto::v1;
 use muster_proto::v1::agent_report::Report;
 use serde_json::{Value, json};
@@ -83,7 +83,7 @@ impl Desk {
                     &NODE,
                     key,
                     Precondition::default(),
-                    set_status(status),
+                    set_node_status(status, self.registry.now()),
                 )])
             }
             Some(Report::PodStatuses(statuses)) => {
@@ -251,6 +251,38 @@ pub(crate) fn set_status(
         object.tree_mut().insert("status".into(), status);
         Ok(())
     }
+}
+
+/// The same for a node. An agent that was out of reach knows nothing of it, and says that it has been ready all along: a
+/// condition that this server had called otherwise meanwhile turns now.
+pub(crate) fn set_node_status(
+    status: Value,
+    now: Timestamp,
+) -> impl Fn(&mut Object) -> Result<(), ApiError> + Send + Sync + 'static {
+    move |object: &mut Object| {
+        let mut status = status.clone();
+        let said = status.get_mut("conditions").and_then(Value::as_array_mut);
+        for condition in said.into_iter().flatten() {
+            let stored = pod_status::stored_condition(object, text(condition, "type"));
+            let turns = stored.is_some_and(|stored| {
+                text(stored, "status") != text(condition, "status")
+                    && text(condition, TURNED) <= text(stored, TURNED)
+            });
+            if turns && let Some(fields) = condition.as_object_mut() {
+                fields.insert(TURNED.into(), time::to_seconds_text(now).into());
+            }
+        }
+        set_status(status)(object)
+    }
+}
+
+const TURNED: &str = "lastTransitionTime";
+
+fn text<'a>(condition: &'a Value, field: &str) -> &'a str {
+    condition
+        .get(field)
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// The agent's own pod conditions: one that it leaves out is gone.

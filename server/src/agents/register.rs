@@ -61,7 +61,7 @@ pub(crate) async fn register(
         adopt(stored, &wanted);
         Ok(())
     };
-    let reported = super::set_status(status);
+    let reported = super::set_node_status(status, registry.now());
     let writes = vec![
         Write::edit(&NODE, key.clone(), Precondition::default(), adopted),
         Write::edit_status(&NODE, key, Precondition::default(), reported),
