@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use muster_model::affinity;
-use muster_model::k8s::api::core::v1::{Affinity, PodSpec, Toleration};
+use muster_model::k8s::api::core::v1::{Affinity, PodSpec, Taint, Toleration};
+use muster_model::reason::taint as taint_key;
 use muster_model::taint::{NO_EXECUTE, NO_SCHEDULE, first_untolerated, with_automatic};
 
 use crate::facts::{NodeFacts, Rules};
@@ -30,6 +31,9 @@ pub struct Fit {
     pub run: bool,
     /// Leave one that is there.
     pub keep: bool,
+    /// Nothing but what the server itself says of the node keeps it from running one: its agent is out of reach, or not
+    /// ready.
+    pub cut_off: bool,
     /// Why not to run.
     pub why_not: Option<No>,
 }
@@ -38,6 +42,11 @@ pub struct Fit {
 /// no part.
 pub fn fit(rules: &Rules, node: &NodeFacts) -> Fit {
     rules.wants.fit(node)
+}
+
+/// Not one that the server puts on a node by itself, for what its agent says or does not say.
+fn is_a_persons(taint: &&Taint) -> bool {
+    ![taint_key::UNREACHABLE, taint_key::NOT_READY].contains(&taint.key.as_str())
 }
 
 impl Wants {
@@ -59,6 +68,7 @@ impl Wants {
         let never = |why| Fit {
             run: false,
             keep: false,
+            cut_off: false,
             why_not: Some(why),
         };
         if let Some(wanted) = self
@@ -88,9 +98,11 @@ impl Wants {
             });
         }
         if let Some(taint) = untolerated(&[NO_SCHEDULE]) {
+            let others: Vec<Taint> = node.taints.iter().filter(is_a_persons).cloned().collect();
             return Fit {
                 run: false,
                 keep: true,
+                cut_off: first_untolerated(&others, &self.tolerations, &[NO_SCHEDULE]).is_none(),
                 why_not: Some(No::Untolerated {
                     taint: taint.clone(),
                 }),
@@ -99,6 +111,7 @@ impl Wants {
         Fit {
             run: true,
             keep: true,
+            cut_off: false,
             why_not: None,
         }
     }

@@ -116,6 +116,10 @@ pub struct Placement {
     pub verdict: Verdict,
     /// What counts in the status.
     pub counts: Counts,
+    /// It has a pod, and would be desired if its agent were in reach and ready.
+    pub cut_off: bool,
+    /// Its agent is out of reach, or not ready and tainted for it: nothing can be learnt there.
+    pub lost: bool,
     /// One of the daemon's pods there is available, whichever.
     pub served: bool,
     /// A pod is missing: create one.
@@ -158,7 +162,7 @@ pub fn place(
     let rules = &daemon.rules;
     let fit = fit(rules, node);
     let retry_at = retry_at.filter(|at| *at > now);
-    let seen = Seen::sort(pods, rules, now);
+    let seen = Seen::sort(pods, node, rules, now);
     let actions = seen.act(&fit, rules, retry_at);
     let skipped = !rules.count_offline
         && node
@@ -166,6 +170,7 @@ pub fn place(
             .zip(rules.target.since)
             .is_some_and(|(lost, begun)| lost <= begun);
     let (part, old, new) = rollout::part(&seen, &actions, &fit, rules, skipped);
+    let cut_off = fit.cut_off && !seen.pods.is_empty();
     let pulled = old.map_or(Pulled::Unneeded, |old| pulled(old.facts, rules));
     // A node out of reach says nothing about a revision.
     let failing = if node.unreachable_since.is_some() {
@@ -177,6 +182,8 @@ pub fn place(
     Placement {
         verdict: verdict(&seen, &fit, node, skipped, retry_at),
         counts: seen.counts(&fit),
+        cut_off,
+        lost: fit.cut_off || node.unreachable_since.is_some(),
         served: seen.pods.iter().any(SeenPod::is_available),
         create: actions.create,
         deletes: actions.deletes,
@@ -235,6 +242,8 @@ pub fn place_gone(pods: &[PodFacts]) -> Option<Placement> {
             stays: false,
         },
         counts: Counts::default(),
+        cut_off: false,
+        lost: false,
         served: false,
         create: false,
         deletes: sorted
@@ -278,6 +287,15 @@ fn verdict(
     retry_at: Option<Timestamp>,
 ) -> Verdict {
     let first = seen.pods.first();
+    let out_of_reach = |since: Timestamp| Verdict::NodeOutOfReach {
+        pod: first.map(|pod| pod.facts.name.to_string()),
+        since,
+        skipped,
+        desired: fit.run,
+    };
+    if let Some(since) = node.unreachable_since.filter(|_| fit.cut_off) {
+        return out_of_reach(since);
+    }
     if let Some(why) = fit.why_not.clone() {
         let pod = first.map(|pod| pod.facts.name.to_string());
         return Verdict::No {
@@ -288,12 +306,7 @@ fn verdict(
     }
     let fine = first.is_some_and(|pod| pod.updated && pod.is_available() && !pod.facts.terminating);
     if let Some(since) = node.unreachable_since.filter(|_| !fine) {
-        let pod = first.map(|pod| pod.facts.name.to_string());
-        return Verdict::NodeOutOfReach {
-            pod,
-            since,
-            skipped,
-        };
+        return out_of_reach(since);
     }
     let Some(first) = first else {
         return Verdict::Missing {

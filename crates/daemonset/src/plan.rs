@@ -205,7 +205,8 @@ fn fallback(daemon: &DaemonFacts) -> Option<Arc<Stable>> {
 /// than the others; a revision that cuts its nodes off does not get that far, because the budget stops it.
 fn is_newly_proven(daemon: &DaemonFacts, placements: &Placements) -> bool {
     let (course, tally) = (&daemon.course, placements.tally());
-    let everywhere = tally.through > tally.away && tally.through + tally.away == tally.desired;
+    let asked_for = tally.desired + tally.cut_off;
+    let everywhere = tally.through > tally.away && tally.through + tally.away == asked_for;
     everywhere && course.number > 0 && !course.proven && daemon.failed().is_none()
 }
 

@@ -39,6 +39,7 @@ pub struct Release<'a> {
     limit: usize,
     /// Most nodes whose new pod is not available (blast radius), where there is a revision to fall back to.
     most_unproven: usize,
+    budget: Option<Budget>,
     stays: usize,
     closed: u64,
     now: Timestamp,
@@ -53,10 +54,12 @@ impl<'a> Release<'a> {
     /// nodes that are through.
     pub fn of(daemon: &'a DaemonFacts, placements: &Placements, now: Timestamp) -> Self {
         let (control, course) = (&daemon.control, &daemon.course);
-        let desired = placements.tally().desired;
+        let tally = placements.tally();
+        let (desired, nodes) = (tally.desired, tally.desired + tally.cut_off);
+        let budget = Budget::of(daemon.strategy, desired);
         let stays = control
             .partition
-            .map_or(0, |partition| partition.scale_up(desired).min(desired));
+            .map_or(0, |partition| partition.scale_up(nodes).min(nodes));
         let mut release = Self {
             control,
             all: whole_hold(daemon),
@@ -64,11 +67,12 @@ impl<'a> Release<'a> {
             wait: None,
             count_limit: usize::MAX,
             limit: if control.partition.is_some() && !course.proven {
-                desired - stays
+                nodes - stays
             } else {
                 usize::MAX
             },
-            most_unproven: most_unproven(daemon, desired),
+            most_unproven: most_unproven(daemon, budget),
+            budget,
             stays,
             closed: 0,
             now,
@@ -142,7 +146,13 @@ impl<'a> Release<'a> {
             None => usize::MAX,
             Some(_) => self.count_limit.max(placements.selected_up_to(self.stage)),
         };
-        self.most_unproven.min(let_through).max(1)
+        let tally = placements.tally();
+        // Without a revision to fall back to nothing but the strategy slows it down, where there are older pods at all.
+        let in_turn = match (self.has_stable || tally.with_old == 0, self.budget) {
+            (false, Some(budget)) => budget.most().max(tally.with_new),
+            _ => self.most_unproven,
+        };
+        in_turn.min(let_through).min(tally.desired).max(1)
     }
 
     fn pass_waves(&mut self, promoted: usize, placements: &Placements, now: Timestamp) {
@@ -159,10 +169,17 @@ impl<'a> Release<'a> {
                 WaveNodes::Selected(_) => placements.wave_through(position),
                 WaveNodes::Count(amount) => placements.through(amount.scale_up(tally.desired)),
             };
+            let is_selected = matches!(wave.nodes, WaveNodes::Selected(_));
             let wait = match (through, wave.pause) {
                 (Err(missing), _) => Some(WaveWait::Nodes(missing)),
                 // A label that no node has, or the only canary out of reach: that is not a canary that went well.
                 (Ok(_), _) if tally.through == 0 => Some(WaveWait::Nobody),
+                // Whoever has tried it meanwhile was not the canary that is to be watched.
+                (Ok(_), _)
+                    if position == 0 && is_selected && placements.is_wave_empty(position) =>
+                {
+                    Some(WaveWait::Nobody)
+                }
                 (Ok(_), Pause::UntilPromoted) => Some(WaveWait::Promotion),
                 (Ok(since), Pause::For(pause)) => since
                     .and_then(|since| since.checked_add(pause).ok())
@@ -232,14 +249,12 @@ fn whole_hold(daemon: &DaemonFacts) -> Option<Hold> {
 /// With `on-failure` no more nodes run an unproven pod that is not available than the budget has room for, also where
 /// pods were lost for other reasons or do not work. `OnDelete` has no budget: who deletes pods there asks for the new
 /// revision. Without a revision to fall back to there is nothing better than the new one.
-fn most_unproven(daemon: &DaemonFacts, desired: usize) -> usize {
+fn most_unproven(daemon: &DaemonFacts, budget: Option<Budget>) -> usize {
     let (control, course) = (&daemon.control, &daemon.course);
     if control.on_failure == OnFailure::Off || course.proven || course.stable.is_none() {
         return usize::MAX;
     }
-    Budget::of(daemon.strategy, desired).map_or(usize::MAX, |budget| {
-        budget.max_unavailable.max(budget.max_surge).max(1)
-    })
+    budget.map_or(usize::MAX, Budget::most)
 }
 
 fn pull_hold(placement: &Placement) -> Option<Hold> {
@@ -268,7 +283,7 @@ impl<'a> Turns<'a> {
         Self {
             release,
             placements,
-            made: tally.desired.saturating_sub(tally.only_old),
+            made: tally.cut_off_new + tally.desired.saturating_sub(tally.only_old),
             unproven: tally.unproven + tally.bare,
             taken: BTreeMap::new(),
         }
@@ -277,7 +292,7 @@ impl<'a> Turns<'a> {
     /// The same, for pods that are missing: only nodes that have a new pod count as made.
     pub(crate) fn for_missing(release: &'a Release<'a>, placements: &'a Placements) -> Self {
         Self {
-            made: placements.tally().with_new,
+            made: placements.tally().with_new + placements.tally().cut_off_new,
             unproven: placements.tally().unproven,
             ..Self::begin(release, placements)
         }

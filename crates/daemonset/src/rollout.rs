@@ -16,6 +16,8 @@
 //!    deletes such pods at once.
 //! 3. An old pod that is not Ready serves nobody: it goes at once, whatever the limit. (With `muster.dev/on-failure`,
 //!    while the new revision is unproven, only as long as no more than the limit run a new pod that is not available.)
+//!    But one whose agent is out of reach, or only just back, may well serve: that it is not Ready was not its agent's
+//!    word. It stays, and counts as out.
 //! 4. With surge, an available old pod goes only when its successor is available or, where the node should not
 //!    run the daemon any more, when more nodes are available than desired. Never more than two live pods per node.
 //! 5. A node out of reach since before the rollout is neither counted nor touched (unless the annotation
@@ -69,7 +71,7 @@ pub enum Part {
         /// The old one is available.
         available: bool,
     },
-    /// Surge: another pod is still stopping here, so the successor would be the third.
+    /// Surge: another pod is still stopping here, so the successor would be the third; or nobody knows how the old one does.
     SurgeHeld {
         /// The old one is available.
         available: bool,
@@ -147,6 +149,11 @@ impl Budget {
         }
         Some(budget)
     }
+
+    /// Most nodes that are being updated at once.
+    pub(crate) fn most(self) -> usize {
+        self.max_unavailable.max(self.max_surge).max(1)
+    }
 }
 
 /// A node's part, and the old and the new pod that stay for now.
@@ -194,6 +201,7 @@ fn plain_part(old: &[SeenPod<'_>], new: &[SeenPod<'_>]) -> Part {
             serving: new.facts.ready,
         },
         ([old], []) => match old.availability {
+            Availability::NotReady if old.unheard_until.is_some() => Part::Out { serving: false },
             Availability::NotReady => Part::OldDown,
             Availability::Waiting(_) => Part::OldWarm,
             Availability::Available => Part::OldServing,
@@ -214,7 +222,7 @@ fn surge_part(
         ([], 0 | 1) => Part::Done {
             available: new.first().is_some_and(SeenPod::is_available),
         },
-        ([old], 0) if run && live > 1 => Part::SurgeHeld {
+        ([old], 0) if (run && live > 1) || old.unheard_until.is_some() => Part::SurgeHeld {
             available: old.is_available(),
         },
         ([old], 0) if run && old.is_available() => Part::SurgeTurn,
@@ -271,6 +279,7 @@ fn replace(
     // Images are asked for on as many nodes as this wave and the next have.
     let ahead = 2 * budget.max_unavailable;
     let (mut pulling, mut refused) = (0, 0);
+    let mut is_somewhere = placements.tally().with_new > 0;
     let mut line = placements.line(Part::OldServing);
     while left > 0 || pulling < ahead {
         let open = |turns: &Turns<'_>, group: &_| {
@@ -283,20 +292,24 @@ fn replace(
             Pulled::Unneeded if left == 0 => return,
             Pulled::Unneeded | Pulled::Ready if left > 0 => {
                 left -= 1;
+                is_somewhere = true;
                 turns.take(placement);
                 if !delete_old(node, placement, DeleteWhy::Outdated, plan) {
                     return;
                 }
             }
-            Pulled::Unasked if pulling < ahead => {
+            // Nodes that cannot pull hold up no others; but an image that is nowhere is not asked for everywhere.
+            Pulled::Unasked if pulling < ahead && (refused < ahead || is_somewhere) => {
                 pulling += 1;
                 plan.pre_pull(node, placement);
             }
             Pulled::Unasked => return,
-            // Nodes that cannot pull hold up no others; but an image that is nowhere is not asked for everywhere.
-            Pulled::Failed(_) if refused == ahead => return,
             Pulled::Failed(_) => refused += 1,
-            Pulled::Unneeded | Pulled::Ready | Pulled::Asked => pulling += 1,
+            Pulled::Ready => {
+                pulling += 1;
+                is_somewhere = true;
+            }
+            Pulled::Unneeded | Pulled::Asked => pulling += 1,
         }
     }
 }

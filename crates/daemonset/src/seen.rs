@@ -1,9 +1,10 @@
 //! The pods of one node, judged and in order, and what placing does with them (spec/daemonset.md 10.1).
 
+use jiff::SignedDuration;
 use muster_model::pod_status::{Availability, Phase};
 use muster_model::time::Timestamp;
 
-use crate::facts::{PodFacts, PodUid, Rules};
+use crate::facts::{NodeFacts, PodFacts, PodUid, Rules};
 use crate::fit::Fit;
 use crate::place::{Counts, DeleteWhy, PodRef};
 
@@ -13,6 +14,31 @@ pub(crate) struct SeenPod<'a> {
     pub(crate) facts: &'a PodFacts,
     pub(crate) updated: bool,
     pub(crate) availability: Availability,
+    /// It is not Ready only as far as anybody knows, because its agent is out of reach, or has not spoken of it since it is
+    /// back: it may well serve. When that is over; [`Timestamp::MAX`]: nobody knows.
+    pub(crate) unheard_until: Option<Timestamp>,
+}
+
+/// An agent that is back has told how its pods are by then: it connects, hears what the server takes them for, and objects.
+const TOLD_WITHIN: SignedDuration = SignedDuration::from_secs(40);
+
+/// See [`SeenPod::unheard_until`].
+fn unheard_until(
+    pod: &PodFacts,
+    node: &NodeFacts,
+    rules: &Rules,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    if pod.ready || rules.count_offline {
+        return None;
+    }
+    if node.unreachable_since.is_some() {
+        return Some(Timestamp::MAX);
+    }
+    let back = node.reachable_since.filter(|back| *back <= now)?;
+    let until = back.checked_add(TOLD_WITHIN).ok()?;
+    let since = pod.unready_since?;
+    (since <= back && now < until).then_some(until)
 }
 
 impl SeenPod<'_> {
@@ -49,7 +75,12 @@ impl Actions {
 
 impl<'a> Seen<'a> {
     /// The pods that count, oldest first, judged at `now`.
-    pub(crate) fn sort(pods: &'a [PodFacts], rules: &Rules, now: Timestamp) -> Self {
+    pub(crate) fn sort(
+        pods: &'a [PodFacts],
+        node: &NodeFacts,
+        rules: &Rules,
+        now: Timestamp,
+    ) -> Self {
         let mut pods: Vec<SeenPod<'a>> = pods
             .iter()
             .filter(|pod| !(pod.terminating && pod.phase.is_terminal()))
@@ -57,6 +88,7 @@ impl<'a> Seen<'a> {
                 facts,
                 updated: facts.is_updated(rules),
                 availability: facts.availability(rules, now),
+                unheard_until: unheard_until(facts, node, rules, now),
             })
             .collect();
         pods.sort_by(|a, b| a.facts.age_order().cmp(&b.facts.age_order()));
@@ -150,7 +182,9 @@ impl<'a> Seen<'a> {
         });
         let waits = |pod: &&SeenPod<'_>| pod.facts.phase == Phase::Failed && !pod.facts.terminating;
         let retry = retry_at.filter(|_| self.pods.iter().any(|pod| waits(&pod)));
-        becomes_available.chain(retry).min()
+        let heard = self.pods.iter().filter_map(|pod| pod.unheard_until);
+        let heard = heard.filter(|until| *until < Timestamp::MAX);
+        becomes_available.chain(retry).chain(heard).min()
     }
 }
 
@@ -187,7 +221,8 @@ fn thin_out_surge(running: &[SeenPod<'_>], rules: &Rules, actions: &mut Actions)
     if let (Some(old), Some(new)) = (find(&old), find(&new)) {
         // Where there is a way back, one moment of the old pod's weakness does not leave the node with one that fails.
         let way_back = rules.stable_wants.is_some() && new.facts.failing.is_some();
-        if new.is_available() || !(old.facts.ready || way_back) {
+        let may_serve = old.facts.ready || old.unheard_until.is_some();
+        if new.is_available() || !(may_serve || way_back) {
             actions.deletes.push((old.reference(), DeleteWhy::Replaced));
         }
     }

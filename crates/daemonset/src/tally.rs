@@ -46,7 +46,11 @@ pub struct Tally {
     pub through: usize,
     /// ... are out of reach since before the rollout.
     pub skipped: usize,
-    /// ... are out of reach, whenever that began, and not through.
+    /// Nodes that have a pod and are not desired only because their agent is out of reach, or not ready.
+    pub cut_off: usize,
+    /// ... and run the current revision.
+    pub cut_off_new: usize,
+    /// Nodes that are desired or cut off, out of reach (whenever that began), and not through.
     pub away: usize,
 }
 
@@ -145,6 +149,11 @@ impl Placements {
                 .get(&wave)
                 .and_then(|nodes| nodes.last()?.0)),
         }
+    }
+
+    /// Whether labels select no node that can be reached for a wave.
+    pub(crate) fn is_wave_empty(&self, wave: usize) -> bool {
+        !self.wave_pending.contains_key(&wave) && !self.wave_through.contains_key(&wave)
     }
 
     /// Whether so many nodes (or all that can be reached) are through: since when. `Err`: so many are not.
@@ -299,7 +308,7 @@ impl Placements {
     fn add_counts(&mut self, placement: &Placement, change: fn(&mut usize)) {
         let (counts, tally) = (placement.counts, &mut self.tally);
         let (old, new) = (placement.old.is_some(), placement.new.is_some());
-        let in_play = counts.desired && placement.part != Part::Skipped;
+        let in_play = is_in_play(placement);
         for (holds, total) in [
             (counts.desired, &mut tally.desired),
             (counts.current, &mut tally.current),
@@ -321,6 +330,8 @@ impl Placements {
                 counts.desired && placement.part == Part::Skipped,
                 &mut tally.skipped,
             ),
+            (placement.cut_off, &mut tally.cut_off),
+            (placement.cut_off && new, &mut tally.cut_off_new),
             (is_away(placement), &mut tally.away),
         ] {
             if holds {
@@ -335,15 +346,21 @@ fn is_through(placement: &Placement) -> bool {
     placement.counts.desired && placement.part == Part::Done { available: true }
 }
 
-/// The node's agent is out of reach, so that nothing can be learnt there.
 fn is_away(placement: &Placement) -> bool {
-    let is_lost = matches!(placement.verdict, Verdict::NodeOutOfReach { .. });
-    placement.counts.desired && is_lost && !is_through(placement)
+    let counts = placement.counts.desired || placement.cut_off;
+    counts && placement.lost && !is_through(placement)
+}
+
+/// What happens on the node tells about the current revision: it should run the daemon, or ran that revision when it was cut
+/// off. A revision that cuts off its nodes must not be rid of them by that.
+fn is_in_play(placement: &Placement) -> bool {
+    let tried = placement.cut_off && placement.new.is_some();
+    (placement.counts.desired || tried) && placement.part != Part::Skipped
 }
 
 /// A wave waits for the node.
 fn is_pending(placement: &Placement) -> bool {
-    placement.counts.desired && placement.part != Part::Skipped && !is_through(placement)
+    is_in_play(placement) && !is_through(placement)
 }
 
 fn busy_domain(placement: &Placement) -> Option<Arc<str>> {

@@ -79,6 +79,8 @@ pub enum Verdict {
         since: Timestamp,
         /// Out of reach since before the rollout: the rollout does not wait for it.
         skipped: bool,
+        /// It counts as one that should run the daemon: the template tolerates that it is out of reach.
+        desired: bool,
     },
     /// The old pod is still stopping and holds the node.
     Stopping {
@@ -118,12 +120,20 @@ pub enum Verdict {
 impl Verdict {
     /// Whether the node should run the daemon.
     pub fn should_run(&self) -> bool {
-        !matches!(self, Self::No { .. })
+        !matches!(
+            self,
+            Self::No { .. } | Self::NodeOutOfReach { desired: false, .. }
+        )
     }
 
-    /// Whether a rollout waits for the node: it should run the daemon and is not up to date and available.
+    /// Whether a rollout is not over on the node: it should run the daemon, or has a pod and is out of reach, and is not up
+    /// to date and available.
     pub fn is_waited_for(&self) -> bool {
-        self.should_run() && !matches!(self, Self::Runs { .. })
+        match self {
+            Self::Runs { .. } | Self::No { .. } => false,
+            Self::NodeOutOfReach { pod, desired, .. } => *desired || pod.is_some(),
+            _ => true,
+        }
     }
 
     /// The pod that the verdict is about.
@@ -198,6 +208,7 @@ impl Verdict {
                 pod,
                 since,
                 skipped,
+                ..
             } => {
                 let since = to_seconds_text(*since);
                 let pod = match pod {

@@ -184,7 +184,7 @@ async fn a_partition_of_every_agent_stops_nothing() {
     assert!(cluster.ready_on("web").is_empty());
     let rows = cluster.coverage("web").await.unwrap();
     for row in &rows {
-        assert_eq!(row.rule, "UntoleratedTaint", "{row:?}");
+        assert_eq!(row.rule, "NodeOutOfReach", "{row:?}");
         assert_eq!(
             row.fix,
             format!("bring the agent of node {} back", row.node)
@@ -192,6 +192,38 @@ async fn a_partition_of_every_agent_stops_nothing() {
     }
     cluster.heal_all();
     cluster.until_ready("web", 3).await;
+    assert_eq!(check::running_ids(cluster.engine()), ids);
+    assert_eq!(pod_uids(&cluster), uids);
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_of_every_agent_during_a_stuck_rollout_stops_nothing() {
+    let cluster = cluster(&["n1", "n2", "n3"]).await;
+    cluster
+        .create(&build::daemon_set("web").object())
+        .await
+        .unwrap();
+    cluster.until_ready("web", 3).await;
+    set_image(&cluster, "web", "nowhere:1").await;
+    cluster
+        .eventually("one node cannot pull", AN_HOUR, async || {
+            let pod = pod_on(&cluster, "web", "n1")?;
+            let waits = pod.text_at("/status/containerStatuses/0/state/waiting/reason");
+            (waits == "ImagePullBackOff").then_some(())
+        })
+        .await;
+    let (ids, uids) = (check::running_ids(cluster.engine()), pod_uids(&cluster));
+    cluster.partition_all();
+    pass(900).await;
+    assert!(cluster.ready_on("web").is_empty());
+    cluster.heal_all();
+    cluster
+        .eventually("what ran is Ready again", AN_HOUR, async || {
+            (cluster.ready_on("web").len() == 2).then_some(())
+        })
+        .await;
+    pass(300).await;
     assert_eq!(check::running_ids(cluster.engine()), ids);
     assert_eq!(pod_uids(&cluster), uids);
     cluster.stop().await;

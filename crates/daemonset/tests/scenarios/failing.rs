@@ -497,6 +497,7 @@ fn a_surge_touches_no_more_nodes_with_an_unproven_revision_than_its_budget() {
 #[test]
 fn nodes_that_come_back_after_the_rollout_began_are_updated_within_the_budget() {
     let mut world = running("halt", 4);
+    world.tolerate_everything();
     for node in ["n1", "n2", "n3"] {
         world.lose(node);
         let lost = world.only(node);
@@ -619,4 +620,40 @@ fn a_surge_with_a_way_back_keeps_the_old_pod_beside_one_that_fails() {
     world.set_ready(old, false);
     world.syncs(3);
     assert_eq!(world.names_on("n0"), names, "a moment of weakness");
+}
+
+#[test]
+fn a_threshold_above_the_number_of_nodes_is_all_of_them() {
+    let mut world = running("rollback", 4);
+    world.annotate("failure-threshold", "5");
+    world.on_delete();
+    world.settle_down();
+    world.set_image("img:2");
+    world.sync();
+    world.delete_all_and_crash();
+    world.syncs(2);
+    assert_eq!(condition(&world).0, "True");
+    // The way back may fail as well: with nothing to fall back to the budget alone is what tries it.
+    let mut world = World::new(4);
+    world.annotate("on-failure", "halt");
+    world.annotate("failure-threshold", "2");
+    world.sync();
+    world.delete_all_and_crash();
+    world.syncs(2);
+    assert_eq!(condition(&world).1, "RolloutHalted");
+    world.set_image("img:2");
+    world.syncs(3);
+    world.ready_all_but_crashed();
+    for _ in 0..6 {
+        for node in world.updated_nodes() {
+            let name = world.only(&node);
+            world.crash(&name);
+        }
+        world.sync();
+    }
+    assert!(
+        condition(&world).2.starts_with("revision 2"),
+        "{:?}",
+        condition(&world)
+    );
 }

@@ -5,22 +5,10 @@ use serde_json::json;
 
 use crate::world::World;
 
-fn updated_nodes(world: &World) -> Vec<String> {
-    let rules = world.facts().rules;
-    let mut nodes: Vec<String> = world
-        .pods
-        .values()
-        .filter(|pod| pod.is_updated(&rules) && !pod.terminating)
-        .filter_map(|pod| Some(pod.node.clone()?.to_string()))
-        .collect();
-    nodes.sort();
-    nodes
-}
-
 /// Syncs and makes pods Ready until nothing more happens at this time.
 fn roll(world: &mut World) -> Vec<String> {
     world.settle_down();
-    updated_nodes(world)
+    world.updated_nodes()
 }
 
 #[test]
@@ -385,7 +373,7 @@ fn a_node_that_surges_counts_for_its_wave_before_its_old_pod_is_gone() {
     assert_eq!(world.sync(), (1, 0));
     // The new pod takes its time: no other node becomes a canary meanwhile.
     assert_eq!(world.syncs(3), [(0, 0); 3]);
-    assert_eq!(updated_nodes(&world), ["n0"]);
+    assert_eq!(world.updated_nodes(), ["n0"]);
 }
 
 #[test]
@@ -446,4 +434,92 @@ fn a_pause_keeps_a_pod_where_the_daemon_should_not_run_any_more() {
         world.taint("n1", &["k=v:NoSchedule"]);
         assert_eq!(world.syncs(3), [(0, 0); 3]);
     }
+}
+
+#[test]
+fn a_canary_that_is_lost_after_it_was_updated_holds_the_next_wave() {
+    for (prepare, untried) in [
+        (World::tolerate_everything as fn(&mut World), "n4"),
+        (|_: &mut World| (), "n4"),
+        (
+            |world: &mut World| world.set_budget(json!(0), json!(2)),
+            "n4",
+        ),
+    ] {
+        let mut world = World::running(6);
+        prepare(&mut world);
+        for node in ["n4", "n5"] {
+            world.label(node, "canary", "yes");
+        }
+        world.annotate("canary", "canary=yes");
+        world.annotate("canary-pause", "10m");
+        world.settle_down();
+        world.set_image("img:2");
+        assert_eq!(roll(&mut world), ["n4", "n5"]);
+        world.pass(1);
+        world.lose(untried);
+        world.pass(3_600);
+        for _ in 0..3 {
+            world.sync();
+            assert_eq!(world.updated_nodes(), ["n4", "n5"]);
+        }
+        assert_eq!(
+            world.hold("n1"),
+            "wave 1 of 1 (canary=yes) has 1 node to go"
+        );
+        world.regain(untried);
+        world.pass(600);
+        assert_eq!(roll(&mut world).len(), 6);
+    }
+}
+
+#[test]
+fn no_other_node_is_tried_in_the_place_of_a_canary_that_is_lost() {
+    let mut world = World::running(4);
+    world.annotate("canary", "1");
+    world.set_image("img:2");
+    assert_eq!(roll(&mut world), ["n0"]);
+    world.pass(1);
+    world.lose("n0");
+    world.syncs(4);
+    assert_eq!(world.updated_nodes(), ["n0"]);
+}
+
+#[test]
+fn a_canary_without_nodes_lets_nothing_pass_also_when_another_node_has_tried_it() {
+    let mut world = World::running(5);
+    world.label("n4", "canary", "yes");
+    world.annotate("canary", "canary=yes");
+    world.annotate("canary-pause", "30m");
+    world.set_image("img:2");
+    assert_eq!(roll(&mut world), ["n4"]);
+    world.edit_node("n4")["metadata"]["labels"] = json!({});
+    assert_eq!(roll(&mut world), ["n4"]);
+    world.label("n3", "canary", "yes");
+    assert_eq!(roll(&mut world), ["n3", "n4"]);
+}
+
+#[test]
+fn nodes_that_cannot_pull_hold_up_no_others_however_many_they_are() {
+    let mut world = World::running(6);
+    world.annotate("pre-pull", "true");
+    world.set_image("img:2");
+    for _ in 0..6 {
+        world.sync();
+        for node in ["n0", "n1", "n2", "n3", "n4", "n5"] {
+            let name = world.only(node);
+            let pod = world.pods[&name].clone();
+            if pod.pull_asked.is_none() || pod.pull_answer.is_some() {
+                continue;
+            }
+            let state = match node {
+                "n0" | "n2" | "n3" | "n4" => State::Failed("img:2: no image for arm64".into()),
+                _ => State::Pulled,
+            };
+            world.answer_pull(node, state);
+        }
+        world.sync();
+        world.ready_all();
+    }
+    assert_eq!(world.updated_nodes(), ["n1", "n5"]);
 }

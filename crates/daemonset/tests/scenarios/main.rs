@@ -10,6 +10,7 @@ mod failing;
 mod golden;
 mod holding;
 mod offline;
+mod outage;
 mod placement;
 mod preview;
 mod properties;

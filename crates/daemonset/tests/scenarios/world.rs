@@ -171,29 +171,6 @@ impl World {
         self.edit_node(name)["spec"]["taints"] = parsed.collect();
     }
 
-    /// The agent is out of reach from now on; its pods are not Ready any more.
-    pub(crate) fn lose(&mut self, name: &str) {
-        let since = muster_model::time::to_seconds_text(self.now());
-        self.edit_node(name)["status"] = json!({
-            "conditions": [{"type": "Ready", "status": "Unknown", "lastTransitionTime": since}]
-        });
-        self.set_ready_on(name, false);
-    }
-
-    /// The agent is back; what it should have stopped is stopped.
-    pub(crate) fn regain(&mut self, name: &str) {
-        self.edit_node(name)["status"] = json!({});
-        self.set_ready_on(name, true);
-    }
-
-    /// The agent is back; its pods are as they were, and not Ready yet.
-    pub(crate) fn find_again(&mut self, name: &str) {
-        let since = muster_model::time::to_seconds_text(self.now());
-        self.edit_node(name)["status"] = json!({
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
-        });
-    }
-
     /// Changes `spec` outside of the template.
     pub(crate) fn edit_spec(&mut self, edit: impl FnOnce(&mut Value)) {
         edit(&mut self.daemon["spec"]);
@@ -665,6 +642,17 @@ impl World {
 
     pub(crate) fn stat(&self, field: &str) -> i64 {
         self.daemon["status"][field].as_i64().unwrap_or_default()
+    }
+
+    /// Nodes with a pod of the current revision that is not stopping.
+    pub(crate) fn updated_nodes(&self) -> Vec<String> {
+        let rules = self.facts().rules;
+        let updated = |pod: &&PodFacts| pod.is_updated(&rules) && !pod.terminating;
+        let pods = self.pods.values().filter(updated);
+        let nodes: BTreeSet<String> = pods
+            .filter_map(|pod| Some(pod.node.clone()?.to_string()))
+            .collect();
+        nodes.into_iter().collect()
     }
 
     /// Updated pods, counted.
