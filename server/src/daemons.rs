@@ -164,11 +164,13 @@ impl DaemonView {
             Some(Hold::Halted { why })
         };
         let hold = release.hold().filter(|_| placements.is_any_waiting());
-        let hold = hold.or_else(halted);
+        let hold = hold
+            .or_else(halted)
+            .or_else(|| Hold::of_all(holds_left(rows)).cloned());
         Stand {
             wave,
             waves,
-            hold: hold.map(|hold| hold.to_string()).unwrap_or_default(),
+            hold: hold.map(|hold| hold.of_rollout()).unwrap_or_default(),
         }
     }
 
@@ -206,6 +208,21 @@ impl DaemonView {
             .map(|row| format!("{}: {}", row.node, row.placement.verdict.sentence()))
             .collect()
     }
+}
+
+/// What holds each node that a rollout waits for. Nothing happens on nodes out of reach: they are left out.
+fn holds_left(rows: &BTreeMap<NodeName, Row>) -> impl Iterator<Item = Option<&Hold>> {
+    rows.values()
+        .map(|row| &row.placement.verdict)
+        .filter(|verdict| verdict.is_waited_for())
+        .filter(|verdict| !matches!(verdict, Verdict::NodeOutOfReach { .. }))
+        .map(|verdict| match verdict {
+            Verdict::Outdated {
+                hold, beside: None, ..
+            }
+            | Verdict::Missing { hold, .. } => hold.as_ref(),
+            _ => None,
+        })
 }
 
 /// Where a rollout stands between its waves, and what holds it as a whole.

@@ -72,6 +72,41 @@ pub enum WaveWait {
     Nobody,
 }
 
+impl Hold {
+    /// What holds a rollout as a whole, when every node that is left is held; `None`: it goes on somewhere, or is about to.
+    /// Of several windows the one that opens first counts, of several other reasons the first.
+    pub fn of_all<'a>(holds: impl IntoIterator<Item = Option<&'a Self>>) -> Option<&'a Self> {
+        let mut whole: Option<&Self> = None;
+        for hold in holds {
+            let hold = hold.filter(|hold| !matches!(hold, Self::Pulling))?;
+            whole = match (whole, hold) {
+                (None, _) => Some(hold),
+                (
+                    Some(Self::Window { opens_at: before }),
+                    Self::Window {
+                        opens_at: Some(opens_at),
+                    },
+                ) if before.is_none_or(|before| *opens_at < before) => Some(hold),
+                (Some(_), _) => whole,
+            };
+        }
+        whole
+    }
+
+    /// The same clause, said of a rollout and not of a node.
+    pub fn of_rollout(&self) -> String {
+        match self {
+            Self::Window { opens_at: Some(at) } => format!(
+                "the next maintenance window opens at {}",
+                to_seconds_text(*at)
+            ),
+            Self::Window { opens_at: None } => "no maintenance window ever opens".to_owned(),
+            Self::PullFailed { why } => format!("the new images cannot be pulled: {why}"),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Hold {
     /// A clause for people: what is waited for, and what would help.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -104,6 +139,9 @@ impl fmt::Display for Hold {
                     ),
                 }
             }
+            Self::Partition { stays: 1 } => {
+                f.write_str("the partition keeps 1 node on the older revision")
+            }
             Self::Partition { stays } => {
                 write!(f, "the partition keeps {stays} nodes on the older revision")
             }
@@ -126,5 +164,47 @@ impl fmt::Display for Hold {
                 f.write_str("the strategy is OnDelete: it is replaced when somebody deletes it")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(opens_at: &str) -> Hold {
+        Hold::Window {
+            opens_at: opens_at.parse().ok(),
+        }
+    }
+
+    fn whole(holds: &[Option<Hold>]) -> Option<String> {
+        Hold::of_all(holds.iter().map(Option::as_ref)).map(Hold::of_rollout)
+    }
+
+    #[test]
+    fn a_rollout_is_held_when_every_node_that_is_left_is() {
+        let partition = Some(Hold::Partition { stays: 3 });
+        assert_eq!(whole(&[]), None);
+        assert_eq!(
+            whole(&[partition.clone(), partition.clone()]).as_deref(),
+            Some("the partition keeps 3 nodes on the older revision")
+        );
+        assert_eq!(whole(&[partition.clone(), None]), None);
+        // Pulling comes to an end by itself.
+        assert_eq!(whole(&[partition, Some(Hold::Pulling)]), None);
+    }
+
+    #[test]
+    fn of_several_windows_the_first_that_opens_is_told() {
+        let (early, late) = ("2026-01-02T02:00:00Z", "2026-01-03T02:00:00Z");
+        for order in [["never", late, early], [early, "never", late]] {
+            let holds = order.map(|opens_at| Some(window(opens_at)));
+            let expected = format!("the next maintenance window opens at {early}");
+            assert_eq!(whole(&holds), Some(expected));
+        }
+        assert_eq!(
+            whole(&[Some(window("never"))]).as_deref(),
+            Some("no maintenance window ever opens")
+        );
     }
 }

@@ -304,3 +304,24 @@ async fn a_status_that_waits_outlives_a_server_that_is_away() {
     assert_eq!(status.wait().await.unwrap().code(), Some(0));
     cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_without_a_terminal_says_what_holds_the_nodes_that_are_left() {
+    let cluster = running(&["n1", "n2"]).await;
+    said(&cluster, "annotate ds/web muster.dev/partition=1", &[]).await;
+    said(&cluster, "set image ds/web main=img:2", &[]).await;
+    let mut status = command(&cluster, &["rollout", "status", "ds/web"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = lines(status.stdout.take());
+    line_with(
+        &mut out,
+        "the partition keeps 1 node on the older revision\n",
+    )
+    .await;
+    said(&cluster, "annotate ds/web muster.dev/partition-", &[]).await;
+    line_with(&mut out, "successfully rolled out").await;
+    assert_eq!(status.wait().await.unwrap().code(), Some(0));
+    cluster.stop().await;
+}
