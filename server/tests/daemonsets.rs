@@ -259,6 +259,12 @@ async fn history_undo_and_restart() {
         Some(&json!("img:0"))
     );
     assert_eq!(owner.generation(), 2);
+    // A template that has no revision yet: the newest is what ran until now.
+    let mut fresh = owner.clone();
+    fresh.tree_mut()["spec"]["template"]["spec"]["containers"][0]["image"] = "img:2".into();
+    admin.update(&DAEMON_SET, &fresh).await.unwrap();
+    let undone = admin.daemonsets.clone().undo(undo(0)).await.unwrap();
+    assert_eq!(undone.into_inner().revision, 2);
     let restart = || v1::RestartRequest {
         daemonset: reference_of(),
     };
@@ -272,7 +278,7 @@ async fn history_undo_and_restart() {
     let restarted = Object::from_bytes(&restarted.object).unwrap();
     let at = restarted.at("/spec/template/metadata/annotations").unwrap()["kubectl.kubernetes.io/restartedAt"].clone();
     assert_eq!(at, json!(support::START));
-    assert_eq!(restarted.generation(), 3);
+    assert_eq!(restarted.generation(), 5);
     let too_soon = admin
         .daemonsets
         .clone()

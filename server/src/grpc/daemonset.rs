@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use muster_daemonset::RevisionFacts;
 use muster_model::kind::DAEMON_SET;
 use muster_model::object::NamespacedName;
 use muster_model::reason::annotation;
@@ -183,12 +184,9 @@ impl DaemonSets {
         let view = self.view(&stored)?;
         let (number, revision) = match request.to_revision {
             // What has failed is gone back to only by name.
-            0 => {
-                let mut earlier = view.history.iter().rev().skip(1);
-                earlier
-                    .find(|(facts, _)| facts.failed.is_none())
-                    .ok_or_else(|| ApiError::bad_request(nothing_earlier(&view)))?
-            }
+            0 => earlier(&view)
+                .find(|(facts, _)| facts.failed.is_none())
+                .ok_or_else(|| ApiError::bad_request(nothing_earlier(&view)))?,
             wanted => view
                 .history
                 .iter()
@@ -270,9 +268,17 @@ impl DaemonSets {
     }
 }
 
+/// The revisions besides the current one, newest first. Right after a change the present template has no revision yet:
+/// then the newest is the one that was current until then.
+fn earlier(view: &DaemonView) -> impl Iterator<Item = &(RevisionFacts, Arc<Stored>)> {
+    let current = &view.facts.rules.target.revision_name;
+    let newest_first = view.history.iter().rev();
+    newest_first.filter(move |(facts, _)| facts.name != *current)
+}
+
 /// Why there is no revision to go back to without a number.
 fn nothing_earlier(view: &DaemonView) -> String {
-    match view.history.iter().rev().nth(1) {
+    match earlier(view).next() {
         Some((failed, _)) => format!(
             "the last revision, {}, failed: name the one to roll back to with --to-revision",
             failed.number

@@ -96,11 +96,11 @@ async fn one(args: &UndoArgs, session: &mut Session, server: &Server, object: Ob
     args.output.tell(&mut session.console, changed, &done)
 }
 
-/// The newest revision before the present one that has not failed, as the server chooses it: what has failed is gone
-/// back to only by its number.
+/// The newest revision besides the present one that has not failed, as the server chooses it: what has failed is gone
+/// back to only by its number. Right after a change no revision is the present one.
 fn earlier(entries: &[v1::HistoryEntry]) -> Outcome<&v1::HistoryEntry> {
     let mut failed = None;
-    for entry in entries.iter().rev().skip(1) {
+    for entry in entries.iter().rev().filter(|entry| !entry.current) {
         if revision_of(entry)?.annotation(annotation::FAILED).is_none() {
             return Ok(entry);
         }
@@ -136,4 +136,41 @@ fn preview(
         spec.insert("template".to_owned(), template);
     }
     args.output.tell(&mut session.console, object, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(revision: i64, current: bool, failed: bool) -> v1::HistoryEntry {
+        let annotations = if failed {
+            json!({annotation::FAILED: "why"})
+        } else {
+            json!({})
+        };
+        let object = json!({"metadata": {"annotations": annotations}}).to_string();
+        v1::HistoryEntry {
+            revision,
+            current,
+            object: object.into_bytes().into(),
+            ..v1::HistoryEntry::default()
+        }
+    }
+
+    #[test]
+    fn the_newest_revision_that_is_neither_current_nor_failed_is_gone_back_to() {
+        let (old, current) = (|number| entry(number, false, false), entry(3, true, false));
+        let number = |entries: &[v1::HistoryEntry]| earlier(entries).map(|entry| entry.revision);
+        assert_eq!(number(&[old(1), old(2), current.clone()]).unwrap(), 2);
+        assert_eq!(
+            number(&[old(1), entry(2, false, true), current]).unwrap(),
+            1
+        );
+        // The template has just been changed.
+        assert_eq!(number(&[old(1), old(2)]).unwrap(), 2);
+        let failed = number(&[entry(2, false, true), entry(3, true, false)]);
+        let text = failed.unwrap_err().text;
+        assert!(text.contains("the last revision, 2, failed"), "{text}");
+    }
 }
