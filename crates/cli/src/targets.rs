@@ -61,8 +61,15 @@ impl Outcomes {
 }
 
 impl TargetArgs {
-    fn has_files(&self) -> bool {
-        !self.files.filenames.is_empty()
+    /// Whether files name the objects; then words may not.
+    pub(crate) fn are_in_files(&self, words: &[String]) -> Outcome<bool> {
+        let has_files = !self.files.filenames.is_empty();
+        if has_files && !words.is_empty() {
+            return Err(Failure::new(
+                "resource/name arguments cannot be provided when a path is specified",
+            ));
+        }
+        Ok(has_files)
     }
 
     /// The objects as the server has them. One that is missing is told at once and counted as failed.
@@ -74,12 +81,7 @@ impl TargetArgs {
         server: &Server,
         outcomes: &mut Outcomes,
     ) -> Outcome<Vec<(&'static Kind, Object)>> {
-        if self.has_files() {
-            if !words.is_empty() {
-                return Err(Failure::new(
-                    "resource/name arguments cannot be provided when a path is specified",
-                ));
-            }
+        if self.are_in_files(words)? {
             let named = self.named_by_files(session, server)?;
             if named.is_empty() {
                 nothing_found(session, server);

@@ -99,7 +99,7 @@ impl ApplyArgs {
                 }
                 Err(error) => {
                     failures += 1;
-                    let failure = explained(&error, manifest);
+                    let failure = refused(&error, manifest);
                     session.console.note(failure.text);
                     if matches!(error, ClientError::Connect(_)) {
                         return Err(Failure::silent(1));
@@ -236,15 +236,20 @@ pub(crate) async fn apply_one(
     }
 }
 
-/// The error with the file's name, and with a way out when the namespace is missing.
-pub(crate) fn explained(error: &ClientError, manifest: &Manifest) -> Failure {
+/// The error with what was being done and the file's name.
+pub(crate) fn explained(error: &ClientError, doing: &str, manifest: &Manifest) -> Failure {
     let is_invalid = error.has_reason("Invalid");
     let doing = if is_invalid {
         String::new()
     } else {
-        format!("error when applying {:?}", manifest.source)
+        format!("error when {doing} {:?}", manifest.source)
     };
-    let mut failure = Failure::doing(error, &doing);
+    Failure::doing(error, &doing)
+}
+
+/// The same for `apply`, with a way out when the namespace is missing.
+fn refused(error: &ClientError, manifest: &Manifest) -> Failure {
+    let mut failure = explained(error, "applying", manifest);
     let about_namespace = error.is_not_found()
         && error
             .api()

@@ -109,6 +109,11 @@ async fn a_missing_namespace_is_an_error_with_a_way_out() {
         "{}",
         ran.err
     );
+    // `rollout plan` makes nothing, and has no such flag.
+    let ran = lab.run(&format!("rollout plan -f {file} -n edge")).await;
+    let planning = format!("error when planning {file:?}: ");
+    assert!(ran.err.contains(&planning), "{}", ran.err);
+    assert!(!ran.err.contains("--create-namespace"), "{}", ran.err);
     assert_eq!(
         lab.ok(&format!("apply -f {file} -n edge --create-namespace"))
             .await,

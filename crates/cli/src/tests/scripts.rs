@@ -98,8 +98,15 @@ async fn what_is_named_is_not_selected_as_well() {
     let file = lab.file("web.yaml", WEB);
     lab.ok(&format!("apply -f {file}")).await;
     let across = "error: a resource cannot be retrieved by name across all namespaces\n";
+    let in_file = "error: resource/name arguments cannot be provided when a path is specified\n";
+    let (plan, status) = (
+        format!("rollout plan ds/web -f {file}"),
+        format!("rollout status ds/web -f {file}"),
+    );
     let selected = "error: selectors may not be specified when resources are selected by name\n";
     for (line, text) in [
+        (plan.as_str(), in_file),
+        (status.as_str(), in_file),
         ("delete ds/web -A", across),
         ("describe ds/web -A", across),
         ("get ds/web -A", across),

@@ -41,11 +41,11 @@ pub(super) struct PlanArgs {
 pub(super) async fn plan(args: PlanArgs, session: &mut Session) -> Outcome {
     let server = session.connect().await?;
     let mut outcomes = Outcomes::default();
-    let wanted = if args.targets.by.files.filenames.is_empty() {
+    let wanted = if args.targets.by.are_in_files(&args.targets.words)? {
+        dry_runs(&args, session, &server, &mut outcomes).await?
+    } else {
         let found = args.targets.find(session, &server, &mut outcomes).await?;
         found.into_iter().map(|object| (object, false)).collect()
-    } else {
-        dry_runs(&args, session, &server, &mut outcomes).await?
     };
     for (object, from_manifest) in wanted {
         let shown = match ask(&server, &object, from_manifest).await {
@@ -89,7 +89,10 @@ async fn dry_runs(
                 objects.push((object, true));
             }
             Err(error) => {
-                outcomes.add(&mut session.console, Err(explained(&error, manifest)))?;
+                outcomes.add(
+                    &mut session.console,
+                    Err(explained(&error, "planning", manifest)),
+                )?;
             }
         }
     }
