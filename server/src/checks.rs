@@ -4,7 +4,7 @@
 //! ([`Ruling`]). Parts of the server write what they must: they are neither told nor refused, so that no policy can
 //! stand in the way of a rollback that the controller makes by itself.
 
-use muster_daemonset::checks::{Finding, of_nodes, of_template};
+use muster_daemonset::checks::{Finding, of_annotations, of_nodes, of_template};
 use muster_daemonset::{DaemonFacts, NodeFacts};
 use muster_model::defaults::semantically_equal;
 use muster_model::field_path::FieldError;
@@ -27,17 +27,41 @@ pub(crate) struct Advice {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Judges a new DaemonSet, or one whose [judged part](is_judged_anew) changed.
-pub(crate) fn judge(daemon: &Object, cache: &Cache) -> Advice {
-    let mut advice = Advice {
-        warnings: missing_account(daemon, cache),
-        ..Advice::default()
-    };
-    let Ok(typed) = daemon.typed::<DaemonSet>() else {
+/// Judges a new DaemonSet, or what a change of one touches.
+pub(crate) fn judge(daemon: &Object, old: Option<&Object>, cache: &Cache) -> Advice {
+    let mut advice = Advice::default();
+    let mut found = Vec::new();
+    if old.is_none_or(|old| is_judged_anew(daemon, old)) {
+        advice.warnings = missing_account(daemon, cache);
+        found = of_pods(daemon, cache);
+    }
+    let known = old.map(of_annotations).unwrap_or_default();
+    found.extend(
+        of_annotations(daemon)
+            .into_iter()
+            .filter(|finding| !known.contains(finding)),
+    );
+    if found.is_empty() {
         return advice;
+    }
+    let ruling = daemonset_policy::ruling(cache, daemon.namespace());
+    for finding in found {
+        match ruling.level(finding.check) {
+            Level::Ignore => {}
+            Level::Warn => advice.warnings.push(finding.to_string()),
+            Level::Refuse => advice.faults.push(refusal(&finding, &ruling)),
+        }
+    }
+    advice
+}
+
+/// What the pods will come to, and how they are replaced.
+fn of_pods(daemon: &Object, cache: &Cache) -> Vec<Finding> {
+    let Ok(typed) = daemon.typed::<DaemonSet>() else {
+        return Vec::new();
     };
     let Ok(facts) = DaemonFacts::from_typed(&typed, daemon) else {
-        return advice;
+        return Vec::new();
     };
     let nodes: Vec<(NodeFacts, bool)> = cache
         .list(&NODE)
@@ -51,19 +75,11 @@ pub(crate) fn judge(daemon: &Object, cache: &Cache) -> Advice {
         nodes.iter().map(|(node, ready)| (node, *ready)),
     );
     found.extend(of_template(&typed));
-    let ruling = daemonset_policy::ruling(cache, daemon.namespace());
-    for finding in found {
-        match ruling.level(finding.check) {
-            Level::Ignore => {}
-            Level::Warn => advice.warnings.push(finding.to_string()),
-            Level::Refuse => advice.faults.push(refusal(&finding, &ruling)),
-        }
-    }
-    advice
+    found
 }
 
-/// Whether a change touches what the checks look at: the pods and how they are replaced. A label, an annotation, a
-/// restart (which marks the template's metadata) and the rollout's controls do not.
+/// Whether a change touches what most checks look at: the pods and how they are replaced. A label, an annotation, a
+/// restart (which marks the template's metadata) and the rollout's controls do not. Annotations are looked at besides.
 pub(crate) fn is_judged_anew(new: &Object, old: &Object) -> bool {
     [
         "/spec/template/spec",

@@ -3,6 +3,7 @@
 //!
 //! What is done about a finding is not decided here: a [`Ruling`](muster_model::policy::Ruling) does.
 
+mod annotations;
 mod nodes;
 mod template;
 
@@ -11,6 +12,7 @@ use std::fmt;
 use muster_model::field_path::FieldPath;
 pub use muster_model::policy::Check;
 
+pub use annotations::of_annotations;
 pub use nodes::of_nodes;
 pub use template::of_template;
 

@@ -20,6 +20,24 @@ pub const MOST_WAVES: usize = 32;
 /// Most rules of maintenance windows: they are bits of a number.
 pub const MOST_WINDOWS: usize = 64;
 
+/// The annotations of a DaemonSet that are read.
+pub(crate) const ANNOTATIONS: [&str; 14] = [
+    annotation::OFFLINE_NODES,
+    annotation::PAUSED,
+    annotation::ON_FAILURE,
+    annotation::FAILURE_THRESHOLD,
+    annotation::PROGRESS_DEADLINE,
+    annotation::CANARY,
+    annotation::CANARY_PAUSE,
+    annotation::WAVES,
+    annotation::WAVE_PAUSE,
+    annotation::PARTITION,
+    annotation::PRE_PULL,
+    annotation::MAINTENANCE_WINDOWS,
+    annotation::FAILURE_DOMAIN,
+    annotation::MAX_UPDATING_PER_DOMAIN,
+];
+
 /// What happens when a new revision fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnFailure {
@@ -100,6 +118,8 @@ pub struct Control {
     pub windows: Vec<WindowRule>,
     /// How many nodes of a failure domain at once.
     pub domain: Option<DomainLimit>,
+    /// Nodes out of reach use up the budget.
+    pub count_offline: bool,
     /// Stored annotations that cannot be read (the API refuses them): what is wrong with the first. Everything is
     /// held until they are put right.
     pub unreadable: Option<String>,
@@ -198,9 +218,12 @@ mod tests {
             ),
             ("failure-domain", "topology.kubernetes.io/zone"),
             ("max-updating-per-domain", "2"),
+            ("offline-nodes", "count"),
         ]);
         assert_eq!(faults, Vec::<String>::new());
-        assert!(control.paused && control.pre_pull && control.holds_back());
+        assert!(
+            control.paused && control.pre_pull && control.count_offline && control.holds_back()
+        );
         assert_eq!(control.on_failure, OnFailure::Rollback);
         assert_eq!(control.failure_threshold, Some(IntOrPercent::Percent(10)));
         assert_eq!(
@@ -270,6 +293,7 @@ mod tests {
             ("waves", "2;;3", "not \"\""),
             ("canary", "a in (", "\"a in (\""),
             ("partition", "-1", "must be a number of nodes"),
+            ("offline-nodes", "true", "must be \"count\""),
             (
                 "canary-pause",
                 "5m",

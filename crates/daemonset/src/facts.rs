@@ -261,7 +261,7 @@ impl DaemonFacts {
             stable_wants: None,
             surging: strategy.is_surging(),
             min_ready_seconds: spec.min_ready_seconds.unwrap_or(0),
-            count_offline: object.annotation(annotation::OFFLINE_NODES) == Some("count"),
+            count_offline: control.count_offline,
             template_generation,
             target: Target::default(),
             grouping: control.grouping(),

@@ -62,6 +62,8 @@ checks! {
     HostPortSurge Warn,
     /// A hostPath that says nothing of what it should find.
     HostPathWithoutType Ignore,
+    /// An annotation below `muster.dev/` that is not read where it is: misspelt, or in the template.
+    UnknownAnnotation Warn,
 }
 
 impl Check {

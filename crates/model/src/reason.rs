@@ -69,6 +69,9 @@ pub mod annotation {
     pub const AVAILABLE_EVERYWHERE: &str = "muster.dev/available-everywhere";
     /// On ControllerRevisions: why its rollout was stopped.
     pub const FAILED: &str = "muster.dev/failed";
+    /// On ControllerRevisions that failed: which revision the server put in its place, and a hash of the manifest applied
+    /// last before.
+    pub const TAKEN_BACK: &str = "muster.dev/taken-back";
     /// On ControllerRevisions: through how many waves somebody let it pass; `all`: through all.
     pub const PROMOTED: &str = "muster.dev/promoted";
     /// On ControllerRevisions: how often `rollout resume` had it tried again. On pods: in which try of its revision the pod

@@ -37,8 +37,8 @@ impl Strategy for DaemonSets {
         checks::is_judged_anew(new, old)
     }
 
-    fn judge(&self, new: &Object, cache: &Cache) -> Advice {
-        checks::judge(new, cache)
+    fn judge(&self, new: &Object, old: Option<&Object>, cache: &Cache) -> Advice {
+        checks::judge(new, old, cache)
     }
 
     fn prepare_status(&self, new: &mut Object, old: &Object) -> Result<(), ApiError> {

@@ -178,12 +178,16 @@ impl Registry {
         old: Option<&Object>,
     ) -> Result<Vec<String>, ApiError> {
         let strategy = strategy::of(kind);
-        let known = old.is_some_and(|old| !strategy.is_judged_anew(new, old));
-        if caller.is_internal() || known {
+        if caller.is_internal() {
             return Ok(Vec::new());
         }
-        let mut warnings = admit::warnings(kind, new);
-        let advice = strategy.judge(new, self.cache());
+        let known = old.is_some_and(|old| !strategy.is_judged_anew(new, old));
+        let mut warnings = if known {
+            Vec::new()
+        } else {
+            admit::warnings(kind, new)
+        };
+        let advice = strategy.judge(new, old, self.cache());
         refuse(kind, new.name(), advice.faults)?;
         warnings.extend(advice.warnings);
         Ok(warnings)

@@ -66,7 +66,7 @@ pub(super) trait Strategy: Sync {
     }
 
     /// Judges what a person wrote beyond its form: what will come of it in this cluster, and what policies say.
-    fn judge(&self, _new: &Object, _cache: &Cache) -> Advice {
+    fn judge(&self, _new: &Object, _old: Option<&Object>, _cache: &Cache) -> Advice {
         Advice::default()
     }
 

@@ -139,6 +139,33 @@ async fn an_author_is_told_once_what_will_hurt() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_annotation_that_nobody_reads_is_told_when_it_is_written() {
+    let cluster = cluster(&["n1"]).await;
+    created(&cluster, &sound("web").object()).await.unwrap();
+    let annotated = |key: &str| json!({"metadata": {"annotations": {key: "rollback"}}});
+    let misspelt = annotated("muster.dev/onfailure");
+    let written = patched(&cluster, "web", misspelt, false).await.unwrap();
+    assert_eq!(checks(&written.warnings), ["UnknownAnnotation"]);
+    let right = annotated("muster.dev/on-failure");
+    let written = patched(&cluster, "web", right, false).await.unwrap();
+    assert_eq!(written.warnings, [""; 0], "it has been told");
+    let strict = policy(
+        "strict",
+        json!({"checks": {"UnknownAnnotation": "Refuse"}}),
+    );
+    created(&cluster, &strict).await.unwrap();
+    let in_template = json!({"spec": {"template": annotated("muster.dev/canary")}});
+    let failure = refused(patched(&cluster, "web", in_template, false).await);
+    assert!(
+        failure.message.contains("move it to metadata.annotations"),
+        "{failure:?}"
+    );
+    let paused = json!({"metadata": {"annotations": {"muster.dev/paused": "true"}}});
+    patched(&cluster, "web", paused, false).await.unwrap();
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_policy_refuses_or_switches_off_by_namespace_and_the_strictest_holds() {
     let cluster = cluster(&["n1"]).await;
     let edge = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "edge", "labels": {"tier": "edge"}}});

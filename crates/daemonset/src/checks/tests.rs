@@ -330,3 +330,53 @@ fn a_selector_is_told_only_when_it_matches_no_node() {
     assert_eq!(found.len(), 1);
     assert!(found[0].1.contains("UntoleratedTaints"), "{found:?}");
 }
+
+#[test]
+fn annotations_that_nobody_reads_are_told_with_the_nearest_that_somebody_does() {
+    let told = |on_daemon: Value, on_template: Value| -> Vec<String> {
+        let mut tree = sound();
+        tree["metadata"]["annotations"] = on_daemon;
+        tree["spec"]["template"]["metadata"]["annotations"] = on_template;
+        let found = of_annotations(&Object::from_value(tree).unwrap());
+        found.iter().map(ToString::to_string).collect()
+    };
+    let fine = json!({"muster.dev/on-failure": "halt", "muster.dev/offline-nodes": "count", "team": "edge"});
+    let on_pods = json!({"muster.dev/max-restart-delay": "15s", "prometheus.io/scrape": "true"});
+    assert_eq!(told(fine.clone(), on_pods.clone()), NOTHING);
+    assert_eq!(
+        told(json!({"muster.dev/onFailure": "rollback"}), json!({})),
+        [
+            "metadata.annotations[muster.dev/onFailure]: there is no annotation muster.dev/onFailure, so nothing is done about \
+             it; to change that, write muster.dev/on-failure [UnknownAnnotation]"
+        ]
+    );
+    assert_eq!(
+        told(
+            json!({"muster.dev/wave": "10%", "muster.dev/colour": "red"}),
+            json!({})
+        ),
+        [
+            "metadata.annotations[muster.dev/colour]: there is no annotation muster.dev/colour, so nothing is done about it \
+             [UnknownAnnotation]",
+            "metadata.annotations[muster.dev/wave]: there is no annotation muster.dev/wave, so nothing is done about it; to \
+             change that, write muster.dev/waves [UnknownAnnotation]",
+        ]
+    );
+    let misplaced = told(on_pods, fine);
+    assert_eq!(
+        misplaced[0],
+        "metadata.annotations[muster.dev/max-restart-delay]: muster.dev/max-restart-delay is read in \
+         spec.template.metadata.annotations only, so nothing is done about it; to change that, move it to \
+         spec.template.metadata.annotations [UnknownAnnotation]"
+    );
+    assert_eq!(misplaced.len(), 3);
+    assert!(
+        misplaced[2].ends_with("move it to metadata.annotations [UnknownAnnotation]"),
+        "{misplaced:?}"
+    );
+    let misspelt = told(json!({}), json!({"muster.dev/onfailure": "halt"}));
+    assert!(
+        misspelt[0].contains("write muster.dev/on-failure, in metadata.annotations "),
+        "{misspelt:?}"
+    );
+}

@@ -33,6 +33,7 @@ pub(super) fn read(annotations: &BTreeMap<String, String>) -> (Control, Vec<Fiel
         pre_pull: reader.yes(annotation::PRE_PULL),
         windows: reader.windows(),
         domain: reader.domain(),
+        count_offline: reader.count_offline(),
         unreadable: None,
     };
     control.unreadable = reader
@@ -90,6 +91,20 @@ impl<'a> Reader<'a> {
             Some("true") => true,
             Some(_) => {
                 self.fault(key, "must be \"true\" or \"false\"");
+                false
+            }
+        }
+    }
+
+    fn count_offline(&mut self) -> bool {
+        match self.text(annotation::OFFLINE_NODES) {
+            None => false,
+            Some("count") => true,
+            Some(_) => {
+                self.fault(
+                    annotation::OFFLINE_NODES,
+                    "must be \"count\" (nodes out of reach use up the budget); leave it out otherwise",
+                );
                 false
             }
         }

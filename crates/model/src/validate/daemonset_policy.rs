@@ -90,7 +90,7 @@ mod tests {
                 "spec.namespaces.selector.matchExpressions[0].operator: Invalid value: \"Like\": not a valid selector operator",
                 "spec.checks[NoProbe]: Unsupported value: \"NoProbe\": supported values: \"UntoleratedTaints\", \
                  \"MatchesNoNode\", \"NoReadinessProbe\", \"NoResourceRequests\", \"OnDelete\", \"NoHistory\", \"LatestTag\", \
-                 \"HostPortSurge\", \"HostPathWithoutType\"",
+                 \"HostPortSurge\", \"HostPathWithoutType\", \"UnknownAnnotation\"",
                 "spec.checks[OnDelete]: Unsupported value: \"refuse\": supported values: \"Ignore\", \"Warn\", \"Refuse\"",
             ]
         );
