@@ -1,15 +1,18 @@
 //! Where a DaemonSet stands in its history: has the current revision proven itself, has it failed, and what is there to
 //! fall back to.
 
+use std::fmt;
 use std::sync::Arc;
 
 use muster_model::k8s::api::core::v1::PodTemplateSpec;
 use muster_model::object::Object;
+use muster_model::reason::annotation;
 use muster_model::time::{Timestamp, to_seconds_text};
 use serde_json::{Map, Value, json};
 
 use crate::facts::{DaemonFacts, RevisionFacts};
 use crate::fit::Wants;
+use crate::revision::hash;
 
 /// The type of the condition in the DaemonSet's status.
 pub const CONDITION: &str = "RolloutFailed";
@@ -27,8 +30,61 @@ pub struct Course {
     pub promoted: usize,
     /// The older revision to fall back to; `None`: there is none, or the current one has proven itself.
     pub stable: Option<Arc<Stable>>,
-    /// The revision that failed last, when the present one came right after it.
-    pub fell_back_from: Option<(i64, Arc<str>)>,
+    /// The revision that failed last, when the present one took its place by itself (`on-failure: rollback`).
+    pub fell_back_from: Option<FellBack>,
+}
+
+/// A failed revision whose place an earlier one took by itself.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FellBack {
+    /// The failed ControllerRevision.
+    pub revision_name: String,
+    /// Its number.
+    pub number: i64,
+    /// Why it failed.
+    pub why: Arc<str>,
+    /// How it was taken back.
+    pub taken_back: TakenBack,
+}
+
+/// What is noted on a failed revision when an earlier one takes its place: to which ControllerRevision the template went
+/// back, and by which manifest it was, so that a manifest that is applied later tells that somebody knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenBack {
+    /// The name of the ControllerRevision that took its place.
+    pub to: String,
+    /// Hash of the manifest that was applied last before.
+    manifest: String,
+}
+
+impl TakenBack {
+    /// What is noted when `daemon` goes back to `stable`.
+    pub fn now(daemon: &DaemonFacts, stable: &Stable) -> Self {
+        Self {
+            to: stable.revision_name.clone(),
+            manifest: manifest_hash(daemon),
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (to, manifest) = text.split_once(' ')?;
+        Some(Self {
+            to: to.to_owned(),
+            manifest: manifest.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for TakenBack {
+    /// As the annotation has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.to, self.manifest)
+    }
+}
+
+fn manifest_hash(daemon: &DaemonFacts) -> String {
+    let applied = daemon.annotations.get(annotation::LAST_APPLIED);
+    hash(applied.map_or("", String::as_str), None)
 }
 
 /// An older revision that nodes may fall back to.
@@ -59,12 +115,12 @@ impl Course {
                 ..Self::default()
             };
         };
-        let last_failed = history
+        let taken_back = history
             .iter()
             .filter(|revision| revision.name != current && revision.number + 1 == target.number)
-            // A newer one is no way back: it is somebody's next try.
-            .filter(|revision| target.created <= revision.created)
-            .find_map(|revision| Some((revision.number, revision.failed.clone()?)));
+            .find_map(FellBack::of)
+            // An earlier template that a person put back is no failure of the present one.
+            .filter(|failed| failed.taken_back.to == current);
         Self {
             number: target.number,
             proven: target.proven,
@@ -75,8 +131,26 @@ impl Course {
             } else {
                 fallback(history, current)
             },
-            fell_back_from: last_failed,
+            fell_back_from: taken_back,
         }
+    }
+}
+
+impl FellBack {
+    fn of(revision: &RevisionFacts) -> Option<Self> {
+        Some(Self {
+            revision_name: revision.name.clone(),
+            number: revision.number,
+            why: revision.failed.clone()?,
+            taken_back: revision.taken_back.clone()?,
+        })
+    }
+
+    /// What was taken back last and nobody knows of yet. Where a manifest was applied since, its author does: it left the
+    /// template as it is, and one of the failed template would not have.
+    pub fn untold(daemon: &DaemonFacts) -> Option<&Self> {
+        let failed = daemon.course.fell_back_from.as_ref()?;
+        (failed.taken_back.manifest == manifest_hash(daemon)).then_some(failed)
     }
 }
 
@@ -115,7 +189,7 @@ pub struct Condition {
 
 impl Condition {
     /// What the status should say; `None`: nothing, neither now nor so far.
-    pub(crate) fn wanted(daemon: &DaemonFacts) -> Option<Self> {
+    pub fn wanted(daemon: &DaemonFacts) -> Option<Self> {
         let course = &daemon.course;
         let said = |holds, reason: &str, message| {
             let reason = reason.to_owned();
@@ -129,10 +203,10 @@ impl Condition {
             let message = format!("revision {}: {why}", course.number);
             return said(true, "RolloutHalted", message);
         }
-        if let Some((number, why)) = &course.fell_back_from {
+        if let Some(failed) = FellBack::untold(daemon) {
             let message = format!(
-                "revision {number}: {why}; revision {} took its place",
-                course.number
+                "revision {}: {}; revision {} took its place",
+                failed.number, failed.why, course.number
             );
             return said(true, "RolledBack", message);
         }

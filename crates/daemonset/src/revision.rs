@@ -208,15 +208,21 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
 }
 
 /// What is noted on ControllerRevisions while they are rolled out.
-const OWN_NOTES: [&str; 4] = [
+const OWN_NOTES: [&str; 5] = [
     annotation::AVAILABLE_EVERYWHERE,
     annotation::FAILED,
+    annotation::TAKEN_BACK,
     annotation::PROMOTED,
     annotation::TRY,
 ];
 
 /// Notes that a revision loses when it becomes the current one again: it is tried anew.
-pub const NOTES_OF_A_TRY: [&str; 3] = [annotation::FAILED, annotation::PROMOTED, annotation::TRY];
+pub const NOTES_OF_A_TRY: [&str; 4] = [
+    annotation::FAILED,
+    annotation::TAKEN_BACK,
+    annotation::PROMOTED,
+    annotation::TRY,
+];
 
 /// The object of a revision to create.
 pub fn object(daemon: &DaemonFacts, new: &NewRevision) -> Object {

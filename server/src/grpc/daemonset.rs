@@ -6,7 +6,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use muster_daemonset::RevisionFacts;
-use muster_model::kind::DAEMON_SET;
+use muster_daemonset::course::FellBack;
+use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET};
 use muster_model::object::NamespacedName;
 use muster_model::reason::annotation;
 use muster_model::time;
@@ -182,6 +183,16 @@ impl DaemonSets {
     ) -> Result<v1::UndoReply, ApiError> {
         let stored = self.find(caller, Verb::Patch, request.daemonset.as_ref())?;
         let view = self.view(&stored)?;
+        let wants_the_last = request.to_revision == 0;
+        if let Some(failed) = FellBack::untold(&view.facts).filter(|_| wants_the_last) {
+            self.take_note(caller, &stored, failed, request.dry_run)
+                .await?;
+            return Ok(v1::UndoReply {
+                skipped: true,
+                revision: view.facts.course.number,
+                object: stored.bytes.clone(),
+            });
+        }
         let (number, revision) = match request.to_revision {
             // What has failed is gone back to only by name.
             0 => earlier(&view)
@@ -218,6 +229,27 @@ impl DaemonSets {
             revision: number.number,
             object,
         })
+    }
+
+    /// Somebody wants undone what has been taken back by itself: now he knows.
+    async fn take_note(
+        &self,
+        caller: &Caller,
+        daemon: &Stored,
+        failed: &FellBack,
+        dry_run: bool,
+    ) -> Result<(), ApiError> {
+        let options = WriteOptions {
+            dry_run,
+            ..WriteOptions::default()
+        };
+        let key = NamespacedName::new(daemon.namespace(), &failed.revision_name);
+        let patch = json!({"metadata": {"annotations": {annotation::TAKEN_BACK: null}}});
+        let patch = (PatchForm::Merge, patch.to_string().into());
+        self.registry
+            .patch(caller, &CONTROLLER_REVISION, key, patch, false, &options)
+            .await
+            .map(drop)
     }
 
     async fn patch(

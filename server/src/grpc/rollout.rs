@@ -6,7 +6,7 @@ use futures::stream::{self, Stream};
 use muster_daemonset::course::Condition;
 use muster_model::k8s::api::apps::v1::DaemonSet;
 use muster_model::kind::{DAEMON_SET, Kind, NODE, POD};
-use muster_model::object::{NamespacedName, Object};
+use muster_model::object::NamespacedName;
 use muster_proto::v1;
 use tokio::sync::watch;
 
@@ -143,12 +143,19 @@ impl Rollout {
             (generation, observed),
             (desired, updated, available),
         );
+        let view = || DaemonView::of(cache, &self.troubles, &stored, self.registry.moment());
         let (waiting, stand) = if done || generation > observed {
             (Vec::new(), Stand::default())
         } else {
-            let view = DaemonView::of(cache, &self.troubles, &stored, self.registry.moment())?;
+            let view = view()?;
             let (rows, stand) = view.course(cache, &self.troubles);
             (DaemonView::waiting(&rows), stand)
+        };
+        let told = Condition::from_object(stored.object()).filter(|told| told.holds);
+        let failed = match told {
+            // A manifest may have been applied since that ends it, and the controller not have looked yet.
+            Some(_) if done && !still_holds(&view()?) => None,
+            told => told,
         };
         let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
         Ok(v1::RolloutStatusReply {
@@ -163,17 +170,13 @@ impl Rollout {
             wave: number(stand.wave),
             waves: number(stand.waves),
             hold: stand.hold,
-            failed: failed(stored.object()),
+            failed: failed.map(|told| told.message).unwrap_or_default(),
         })
     }
 }
 
-/// The condition that tells of a failed rollout, while it holds.
-fn failed(daemon: &Object) -> String {
-    Condition::from_object(daemon)
-        .filter(|condition| condition.holds)
-        .map(|condition| condition.message)
-        .unwrap_or_default()
+fn still_holds(view: &DaemonView) -> bool {
+    Condition::wanted(&view.facts).is_some_and(|condition| condition.holds)
 }
 
 /// kubectl's line for a state (spec/daemonset.md 16.2), and whether it is the last one.

@@ -149,10 +149,7 @@ async fn an_annotation_that_nobody_reads_is_told_when_it_is_written() {
     let right = annotated("muster.dev/on-failure");
     let written = patched(&cluster, "web", right, false).await.unwrap();
     assert_eq!(written.warnings, [""; 0], "it has been told");
-    let strict = policy(
-        "strict",
-        json!({"checks": {"UnknownAnnotation": "Refuse"}}),
-    );
+    let strict = policy("strict", json!({"checks": {"UnknownAnnotation": "Refuse"}}));
     created(&cluster, &strict).await.unwrap();
     let in_template = json!({"spec": {"template": annotated("muster.dev/canary")}});
     let failure = refused(patched(&cluster, "web", in_template, false).await);

@@ -243,3 +243,75 @@ async fn coverage_is_of_the_namespace_that_is_named_or_of_all() {
     );
     stage.lab.stop().await;
 }
+
+/// `web` with this image on one node, to be taken back when it fails.
+fn guarded(stage: &Stage, image: &str) -> String {
+    let annotated = "  annotations: {muster.dev/on-failure: rollback}\nspec:";
+    let text = WEB.replacen("spec:", annotated, 1);
+    stage
+        .lab
+        .file("web.yaml", &text.replace("nginx:1.27", image))
+}
+
+/// Applies an image that crashes, and plays the node until the earlier one runs again.
+async fn fails_and_is_taken_back(stage: &Stage) {
+    let file = guarded(stage, "nginx:1.28");
+    stage.lab.ok(&format!("apply -f {file}")).await;
+    for step in ["the new pod crashes", "the old one is back"] {
+        stage.until(0, 1).await;
+        stage.one_gone().await;
+        stage.until(1, 0).await;
+        match step {
+            "the new pod crashes" => stage.others_crash().await,
+            _ => stage.all_ready().await,
+        }
+    }
+    let ran = stage.lab.run("rollout status ds/web").await;
+    assert!(
+        ran.code == 1 && ran.err.contains(" took its place"),
+        "{}{}",
+        ran.out,
+        ran.err
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_way_back_is_told_until_somebody_says_that_he_knows() {
+    let stage = Stage::with_nodes(1).await;
+    let file = guarded(&stage, "nginx:1.27");
+    stage.lab.ok(&format!("apply -f {file}")).await;
+    stage.until(1, 0).await;
+    stage.all_ready().await;
+    stage.lab.ok("rollout status ds/web").await;
+    fails_and_is_taken_back(&stage).await;
+    // The pipeline of the revert: its manifest says what runs already.
+    let file = guarded(&stage, "nginx:1.27");
+    stage.lab.ok(&format!("apply -f {file}")).await;
+    stage.lab.ok("rollout status ds/web").await;
+    fails_and_is_taken_back(&stage).await;
+    // `rollout status || rollout undo`: it is undone already, and no revision before that is meant.
+    assert_eq!(
+        stage.lab.ok("rollout undo ds/web").await,
+        "daemonset.apps/web skipped rollback (current template already matches revision 5)\n"
+    );
+    stage.lab.ok("rollout status ds/web").await;
+    stage.lab.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_puts_back_is_no_failure() {
+    let stage = running("muster.dev/on-failure: halt").await;
+    stage.lab.ok("set image ds/web web=nginx:1.28").await;
+    stage.until(2, 1).await;
+    stage.one_gone().await;
+    stage.until(3, 0).await;
+    stage.others_crash().await;
+    assert_eq!(stage.lab.run("rollout status ds/web").await.code, 1);
+    stage.lab.ok("rollout undo ds/web").await;
+    stage.until(2, 1).await;
+    stage.one_gone().await;
+    stage.until(3, 0).await;
+    stage.all_ready().await;
+    stage.lab.ok("rollout status ds/web").await;
+    stage.lab.stop().await;
+}

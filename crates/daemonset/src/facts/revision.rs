@@ -7,6 +7,7 @@ use muster_model::reason::{annotation, label};
 use muster_model::time::Timestamp;
 use serde_json::Value;
 
+use crate::course::TakenBack;
 use crate::revision;
 
 /// A ControllerRevision that a DaemonSet owns (or has just adopted).
@@ -28,6 +29,8 @@ pub struct RevisionFacts {
     pub proven: bool,
     /// Why its rollout was stopped.
     pub failed: Option<Arc<str>>,
+    /// How an earlier revision took its place by itself when it had failed.
+    pub taken_back: Option<TakenBack>,
     /// Through how many waves somebody let it pass.
     pub promoted: usize,
     /// How often `rollout resume` had it tried again.
@@ -63,6 +66,9 @@ impl RevisionFacts {
                 .annotation(annotation::AVAILABLE_EVERYWHERE)
                 .is_some(),
             failed: object.annotation(annotation::FAILED).map(Arc::from),
+            taken_back: object
+                .annotation(annotation::TAKEN_BACK)
+                .and_then(TakenBack::parse),
             promoted: match object.annotation(annotation::PROMOTED) {
                 Some("all") => usize::MAX,
                 Some(number) => number.parse().unwrap_or_default(),

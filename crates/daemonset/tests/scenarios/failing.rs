@@ -1,6 +1,7 @@
 //! A revision that fails: the rollout stops, goes back if asked, and what it broke is repaired.
 
 use muster_model::pre_pull::State;
+use muster_model::reason::annotation::LAST_APPLIED;
 use serde_json::json;
 
 use crate::world::World;
@@ -133,6 +134,38 @@ fn the_template_goes_back_to_the_last_revision_that_was_available_everywhere() {
     );
     // The next template that works clears it.
     world.set_image("img:3");
+    world.settle_down();
+    assert_eq!(condition(&world).0, "False");
+}
+
+#[test]
+fn a_template_that_a_person_puts_back_is_no_failure() {
+    let mut world = running("halt", 3);
+    let broken = break_first(&mut world);
+    world.syncs(3);
+    assert_eq!(condition(&world).1, "RolloutHalted");
+    world.set_image("img:1");
+    world.syncs(3);
+    world.remove_pod_if_there(&broken);
+    world.settle_down();
+    assert_eq!(condition(&world).0, "False");
+}
+
+#[test]
+fn a_way_back_is_told_until_a_manifest_is_applied_that_leaves_the_template_as_it_is() {
+    let mut world = running("rollback", 3);
+    world.daemon["metadata"]["annotations"][LAST_APPLIED] = "img:2".into();
+    break_first(&mut world);
+    for _ in 0..8 {
+        world.sync();
+        world.ready_all_but_crashed();
+    }
+    world.settle_down();
+    assert_eq!(condition(&world).1, "RolledBack");
+    world.annotate("partition", "0");
+    world.settle_down();
+    assert_eq!(condition(&world).1, "RolledBack");
+    world.daemon["metadata"]["annotations"][LAST_APPLIED] = "img:1".into();
     world.settle_down();
     assert_eq!(condition(&world).0, "False");
 }

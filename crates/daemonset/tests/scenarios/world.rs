@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use muster_daemonset::backoff::Backoff;
+use muster_daemonset::course::TakenBack;
 use muster_daemonset::event::Note;
 use muster_daemonset::facts::Rules;
 use muster_daemonset::place::DeleteWhy;
@@ -553,6 +554,7 @@ impl World {
             {
                 revision.number = *number;
                 revision.failed = None;
+                revision.taken_back = None;
                 revision.promoted = 0;
                 revision.tried_again = 0;
             }
@@ -628,6 +630,9 @@ impl World {
             revision.proven |= plan.proven;
             if let Some(why) = &plan.halt {
                 revision.failed = Some(why.as_str().into());
+            }
+            if let Some(stable) = &plan.roll_back {
+                revision.taken_back = Some(TakenBack::now(daemon, stable));
             }
         }
         for pull in &plan.pre_pulls {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use muster_daemonset::course::TakenBack;
 use muster_daemonset::event::{self, Note};
 use muster_daemonset::plan::PrePull;
 use muster_daemonset::pod::pull_request;
@@ -38,6 +39,8 @@ impl Inner {
         if let (Some(write), Some(stable)) = (back(work), &plan.roll_back) {
             let why = facts.course.failed.as_deref().unwrap_or_default();
             let told = event::rolled_back(stable.number, facts.course.number, why);
+            let taken_back = TakenBack::now(facts, stable).to_string();
+            writes.push((note(work, annotation::TAKEN_BACK, taken_back), None));
             writes.push((write, Some(told)));
         }
         let request = pull_request(facts).text();

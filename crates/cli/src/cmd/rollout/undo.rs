@@ -4,7 +4,6 @@ use clap::Args;
 use muster_model::apply::LAST_APPLIED;
 use muster_model::kind::DAEMON_SET;
 use muster_model::object::Object;
-use muster_model::reason::annotation;
 use muster_proto::v1;
 use serde_json::Value;
 
@@ -52,37 +51,29 @@ pub(super) async fn undo(args: UndoArgs, session: &mut Session) -> Outcome {
 
 async fn one(args: &UndoArgs, session: &mut Session, server: &Server, object: Object) -> Outcome {
     let target = reference(&object);
-    let entries = entries(server, &target).await?;
-    let entry = match args.to_revision {
-        0 => earlier(&entries)?,
-        wanted => entries
-            .iter()
-            .find(|entry| entry.revision == wanted)
-            .ok_or_else(|| {
-                Failure::new(format!(
-                    "unable to find specified revision {wanted} in history"
-                ))
-            })?,
-    };
     if args.dry_run.mode == DryRun::Client {
+        let wanted = match args.to_revision {
+            // What the server would choose.
+            0 => ask(server, &target, 0, true).await?.revision,
+            named => named,
+        };
+        let entries = entries(server, &target).await?;
+        let entry = entries.iter().find(|entry| entry.revision == wanted);
+        let entry = entry.ok_or_else(|| {
+            Failure::new(format!(
+                "unable to find specified revision {wanted} in history"
+            ))
+        })?;
         return preview(args, session, object, entry);
     }
-    if object.annotation(LAST_APPLIED).is_some() {
+    let is_dry = args.dry_run.mode == DryRun::Server;
+    let reply = ask(server, &target, args.to_revision, is_dry).await?;
+    if !reply.skipped && object.annotation(LAST_APPLIED).is_some() {
         session.console.warnings(&[format!(
             "{} was made by `apply`: its manifest still says the newer template, and the next apply brings it back",
             title(&object)
         )]);
     }
-    let message = v1::UndoRequest {
-        daemonset: Some(target),
-        to_revision: args.to_revision,
-        dry_run: args.dry_run.mode == DryRun::Server,
-    };
-    let request = server.connection.request(message);
-    let reply = match server.connection.daemonsets().undo(request).await {
-        Err(status) => return Err(server.connection.fault(&status).into()),
-        Ok(reply) => reply.into_inner(),
-    };
     let done = if reply.skipped {
         format!(
             "skipped rollback (current template already matches revision {})",
@@ -96,25 +87,31 @@ async fn one(args: &UndoArgs, session: &mut Session, server: &Server, object: Ob
     args.output.tell(&mut session.console, changed, &done)
 }
 
-/// The newest revision besides the present one that has not failed, as the server chooses it: what has failed is gone
-/// back to only by its number. Right after a change no revision is the present one.
-fn earlier(entries: &[v1::HistoryEntry]) -> Outcome<&v1::HistoryEntry> {
-    let mut failed = None;
-    for entry in entries.iter().rev().filter(|entry| !entry.current) {
-        if revision_of(entry)?.annotation(annotation::FAILED).is_none() {
-            return Ok(entry);
-        }
-        failed.get_or_insert(entry.revision);
-    }
-    Err(match failed {
-        Some(failed) => Failure::new(format!(
-            "the last revision, {failed}, failed: name the one to roll back to with --to-revision"
-        )),
-        None => Failure::new("no last revision to roll back to"),
+async fn ask(
+    server: &Server,
+    target: &v1::DaemonSetRef,
+    to_revision: i64,
+    dry_run: bool,
+) -> Outcome<v1::UndoReply> {
+    let request = server.connection.request(v1::UndoRequest {
+        daemonset: Some(target.clone()),
+        to_revision,
+        dry_run,
+    });
+    let status = match server.connection.daemonsets().undo(request).await {
+        Ok(reply) => return Ok(reply.into_inner()),
+        Err(status) => status,
+    };
+    let error = server.connection.fault(&status);
+    // kubectl says by itself what there is to go back to.
+    let choice = error.api().filter(|_| error.has_reason("BadRequest"));
+    Err(match choice {
+        Some(api) => Failure::new(api.message.clone()),
+        None => error.into(),
     })
 }
 
-/// What the DaemonSet would go back to, without asking the server.
+/// What the DaemonSet would go back to.
 fn preview(
     args: &UndoArgs,
     session: &mut Session,
@@ -136,41 +133,4 @@ fn preview(
         spec.insert("template".to_owned(), template);
     }
     args.output.tell(&mut session.console, object, &text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn entry(revision: i64, current: bool, failed: bool) -> v1::HistoryEntry {
-        let annotations = if failed {
-            json!({annotation::FAILED: "why"})
-        } else {
-            json!({})
-        };
-        let object = json!({"metadata": {"annotations": annotations}}).to_string();
-        v1::HistoryEntry {
-            revision,
-            current,
-            object: object.into_bytes().into(),
-            ..v1::HistoryEntry::default()
-        }
-    }
-
-    #[test]
-    fn the_newest_revision_that_is_neither_current_nor_failed_is_gone_back_to() {
-        let (old, current) = (|number| entry(number, false, false), entry(3, true, false));
-        let number = |entries: &[v1::HistoryEntry]| earlier(entries).map(|entry| entry.revision);
-        assert_eq!(number(&[old(1), old(2), current.clone()]).unwrap(), 2);
-        assert_eq!(
-            number(&[old(1), entry(2, false, true), current]).unwrap(),
-            1
-        );
-        // The template has just been changed.
-        assert_eq!(number(&[old(1), old(2)]).unwrap(), 2);
-        let failed = number(&[entry(2, false, true), entry(3, true, false)]);
-        let text = failed.unwrap_err().text;
-        assert!(text.contains("the last revision, 2, failed"), "{text}");
-    }
 }
