@@ -8,6 +8,7 @@ use muster_model::object::Object;
 use muster_model::reason::{annotation, label};
 use serde_json::{Map, Value, json};
 
+use crate::control::OnFailure;
 use crate::course::Course;
 use crate::facts::{Attempt, DaemonFacts, RevisionFacts, Target};
 use crate::pod::owner_reference;
@@ -285,7 +286,8 @@ pub fn collision(
 }
 
 /// Old revisions above the history limit, lowest number first, without those that a pod is still of
-/// (spec/daemonset.md 13.5), and without the one that held back nodes fall back to.
+/// (spec/daemonset.md 13.5), without the one that held back nodes fall back to, and without the failed one that was taken
+/// back last: it alone tells of that.
 pub fn surplus(
     daemon: &DaemonFacts,
     history: &[RevisionFacts],
@@ -300,8 +302,11 @@ pub fn surplus(
     let surplus = by_number.len().saturating_sub(daemon.history_limit);
     let stable = daemon.course.stable.as_ref();
     let stable = stable.filter(|_| daemon.control.holds_back());
+    let taken_back = daemon.course.fell_back_from.as_ref();
+    let taken_back = taken_back.filter(|_| daemon.control.on_failure != OnFailure::Off);
     let is_in_use = |revision: &RevisionFacts| {
         stable.is_some_and(|stable| stable.revision_name == revision.name)
+            || taken_back.is_some_and(|failed| failed.revision_name == revision.name)
             || placements.is_in_use(revision.hash.as_deref().unwrap_or(&revision.name))
     };
     let unused = by_number

@@ -156,6 +156,8 @@ pub(crate) struct RevisionSeen {
     pub(crate) hash: String,
     /// It was available everywhere once.
     pub(crate) proven: bool,
+    /// It failed, and another took its place.
+    pub(crate) taken_back: bool,
 }
 
 /// When a node last lost a pod that served, and whether the controller took it.

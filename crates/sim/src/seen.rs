@@ -282,6 +282,7 @@ impl Seen {
                 .unwrap_or(0),
             hash: objects::text(tree, "/metadata/labels/controller-revision-hash"),
             proven: objects::annotation(tree, annotation::AVAILABLE_EVERYWHERE).is_some(),
+            taken_back: objects::annotation(tree, annotation::TAKEN_BACK).is_some(),
         };
         if before.as_ref() != Some(&after) {
             let proven = if after.proven { ", proven" } else { "" };

@@ -171,6 +171,24 @@ fn a_way_back_is_told_until_a_manifest_is_applied_that_leaves_the_template_as_it
 }
 
 #[test]
+fn without_a_history_the_failed_revision_stays_as_long_as_its_failure_is_told() {
+    let mut world = running("rollback", 3);
+    world.edit_spec(|spec| spec["revisionHistoryLimit"] = 0.into());
+    break_first(&mut world);
+    for _ in 0..8 {
+        world.sync();
+        world.ready_all_but_crashed();
+    }
+    world.settle_down();
+    assert_eq!(condition(&world).1, "RolledBack");
+    world.set_image("img:3");
+    world.settle_down();
+    assert_eq!(condition(&world).0, "False");
+    let numbers: Vec<i64> = world.history.iter().map(|one| one.number).collect();
+    assert_eq!(numbers, [4]);
+}
+
+#[test]
 fn a_failed_template_that_is_applied_again_is_tried_again() {
     let mut world = running("halt", 3);
     let broken = break_first(&mut world);

@@ -135,7 +135,7 @@ impl Counted {
     }
 }
 
-/// No more old revisions than the limit, but for those that pods are still of.
+/// No more old revisions than the limit, but for those that pods are still of, and the one that tells of a failure.
 fn history(seen: &Seen, set: &SetSeen, hash: &str, wrong: &mut Vec<String>) {
     let in_use: BTreeSet<&str> = seen
         .pods
@@ -148,9 +148,11 @@ fn history(seen: &Seen, set: &SetSeen, hash: &str, wrong: &mut Vec<String>) {
         .values()
         .filter(|revision| revision.owner == set.uid && revision.hash != hash)
         .collect();
+    let newest = seen.newest(&set.uid).map_or(0, |newest| newest.number);
     let unused = old
         .iter()
         .filter(|revision| !in_use.contains(revision.hash.as_str()))
+        .filter(|revision| !(revision.taken_back && revision.number + 1 == newest))
         .count();
     if old.len() > set.history_limit && unused > 0 {
         wrong.push(format!(
