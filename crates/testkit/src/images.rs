@@ -11,7 +11,7 @@
 //! | `trap:ANY` | prints `term` on SIGTERM and ends with 0; goes on with `HARD=1` |
 //! | `fluent/fluent-bit:ANY`, `fluent/fluentd:ANY` | follow the log files under `/var/log` to stdout |
 //! | `local/monitor:ANY`, `local/guard:ANY`, `local/collector:ANY` | idle too; with the tag `broken` they end with 1 at once |
-//! | `prometheus/node-exporter:ANY` | the Prometheus node exporter |
+//! | `prom/node-exporter:ANY` | the Prometheus node exporter |
 
 use std::path::{Path, PathBuf};
 

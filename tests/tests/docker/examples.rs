@@ -102,7 +102,7 @@ async fn the_two_log_agents_follow_the_hosts_logs_on_the_workers() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_node_exporter_tells_of_the_host() {
-    let fleet = Fleet::with_nodes(&["prometheus/node-exporter:1.5.0"], &["n1"])
+    let fleet = Fleet::with_nodes(&["prom/node-exporter:v1.5.0"], &["n1"])
         .await
         .unwrap();
     fleet

@@ -12,7 +12,7 @@ use crate::support::{cluster, delete, key, merge, pass, status};
 async fn four_nodes() -> Cluster {
     let mut cluster = Cluster::start(ClusterOptions::paused()).await.unwrap();
     for image in [
-        "prometheus/node-exporter:1.5.0",
+        "prom/node-exporter:v1.5.0",
         "fluent/fluentd:v1.11-1",
         "fluent/fluent-bit:3.2",
         "local/idle:v1",
