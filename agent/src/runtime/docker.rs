@@ -98,6 +98,7 @@ pub struct DockerRuntime {
     config: DockerConfig,
     observer: Arc<Observer>,
     pause: PauseImage,
+    overdue: exec::Overdue,
 }
 
 impl DockerRuntime {
@@ -110,6 +111,7 @@ impl DockerRuntime {
             config,
             observer: Arc::default(),
             pause,
+            overdue: exec::Overdue::default(),
         }
     }
 
@@ -458,7 +460,7 @@ impl Runtime for DockerRuntime {
         command: &'a [String],
         limit: Duration,
     ) -> RuntimeFuture<'a, ExecOutcome> {
-        Box::pin(exec::run(&self.engine, id, command, limit))
+        Box::pin(exec::run(&self.engine, &self.overdue, id, command, limit))
     }
 
     fn events(&self) -> RuntimeFuture<'_, BoxStream<'static, RuntimeEvent>> {

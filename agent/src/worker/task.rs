@@ -23,6 +23,8 @@ use crate::spec::TERMINATION_MESSAGE_FILE;
 
 /// A look at the runtime that failed is repeated after this.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
+/// How long an agent that stops waits for starts that are under way: less than it is given.
+const STARTS_WITHIN: Duration = Duration::from_secs(2);
 /// Most bytes of a container's last words, and of the log that stands in for them.
 const MAX_MESSAGE: usize = 4096;
 const MAX_LOG_MESSAGE: usize = 2048;
@@ -255,11 +257,12 @@ impl Task {
         }
     }
 
-    /// The agent stops: what the worker knows is written down.
-    async fn last_words(&self, pod: &PodFacts) {
+    /// The agent stops: what the worker knows is written down, with what has just begun.
+    async fn last_words(&mut self, pod: &Arc<PodFacts>) {
         let Some(checkpoint) = self.shared.checkpoint.clone().filter(|_| self.memory.kept) else {
             return;
         };
+        self.see_starts(pod).await;
         let record = crate::checkpoint::PodRecord {
             object: pod.object.tree().clone(),
             remembered: self.memory.remembered(self.shared.now()),
@@ -270,6 +273,23 @@ impl Task {
         let written = disk.run(move || checkpoint.put_pod(&uid, &record)).await;
         if let Ok(Err(error)) = written {
             tracing::warn!(uid = %pod.uid, %error, "the checkpoint could not be written");
+        }
+    }
+
+    /// Lets containers that are being started come up, and takes over their restart counts, which would be given out
+    /// again if somebody removed the containers before the next agent looks.
+    async fn see_starts(&mut self, pod: &Arc<PodFacts>) {
+        let seen = async {
+            while self.works.values().any(|(work, _)| is_start(work))
+                && let Some(ended) = self.jobs.join_next_with_id().await
+            {
+                self.note(ended);
+            }
+            self.look(&pod.uid).await;
+        };
+        let in_time = tokio::time::timeout(STARTS_WITHIN, seen).await.is_ok();
+        if in_time && self.need == Need::No {
+            self.memory = step(pod, &self.view, &self.memory, self.shared.now()).memory;
         }
     }
 
@@ -296,6 +316,10 @@ impl Task {
             self.view.messages.insert(container.id.clone(), text);
         }
     }
+}
+
+fn is_start(work: &Work) -> bool {
+    matches!(work, Work::Start(_))
 }
 
 async fn last_words_of(shared: &Shared, container: &ContainerView, most: usize) -> String {

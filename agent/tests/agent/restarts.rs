@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use muster_agent::runtime::RuntimeError;
-use muster_agent::runtime::memory::Call;
+use muster_agent::runtime::memory::{Behaviour, Call};
+use muster_agent::runtime::{ContainerState, RuntimeError};
 use serde_json::json;
 
 use crate::running;
@@ -57,6 +57,38 @@ async fn na_092_a_restarted_agent_changes_no_container() {
     }
     assert_eq!(node.containers(), before);
     assert_eq!(node.server.state().ready_lost, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_under_way_when_the_agent_stops_is_counted() {
+    let mut node = running();
+    let uid = node.server.put_pod(pod("p"));
+    node.server.until_running(&uid).await;
+    let slow = Behaviour {
+        start_delay: Duration::from_secs(1),
+        ..Behaviour::default()
+    };
+    node.engine.set_behaviour("t:1", slow);
+    node.engine.end(&node.named("c")[0].id, 1);
+    let made = |_: &State| {
+        let mut states = node.named("c").into_iter().map(|c| c.state);
+        states.next_back() == Some(ContainerState::Created)
+    };
+    node.server.until("its successor is made", made).await;
+    node.stop().await;
+    let successor = node.named("c").pop().unwrap();
+    assert!(
+        matches!(successor.state, ContainerState::Running { .. }),
+        "{successor:?}"
+    );
+    node.server.go_down();
+    for container in node.containers() {
+        node.engine.remove_by_hand(&container.id);
+    }
+    node.start();
+    let again = |_: &State| node.named("c").len() == 1;
+    node.server.until("it is made anew", again).await;
+    assert_eq!(node.named("c")[0].name, "k8s_c_p_default_uid-p_2");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,9 +5,11 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::errors::Error;
 use bollard::exec::StartExecResults;
-use bollard::models::ExecConfig;
+use bollard::models::{ExecConfig, ExecInspectResponse};
 use futures::StreamExt;
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::task::JoinSet;
 
 use super::client::DockerEngine;
 use crate::runtime::{ContainerId, ExecOutcome, MAX_EXEC_OUTPUT, RuntimeError};
@@ -16,13 +18,27 @@ use crate::runtime::{ContainerId, ExecOutcome, MAX_EXEC_OUTPUT, RuntimeError};
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 /// The longest one: a command may close its output long before it ends.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long to look for the process of a command that took too long. Where one container hangs, this may, too.
-const END_WITHIN: Duration = Duration::from_secs(1);
+/// How long to look for the process of a command that took too long: a busy engine starts it late. Where one container
+/// hangs, this may, too.
+const END_WITHIN: Duration = Duration::from_secs(10);
+
+/// Commands that took too long and are being ended, while nobody waits for it. They are left alone when this is dropped.
+#[derive(Debug, Default)]
+pub(super) struct Overdue(Mutex<JoinSet<()>>);
+
+impl Overdue {
+    fn end(&self, docker: Docker, id: ContainerId, exec: String) {
+        let mut ending = self.0.lock();
+        while ending.try_join_next().is_some() {}
+        ending.spawn(end(docker, id, exec));
+    }
+}
 
 /// Runs a command, at most this long. All of it counts, since an engine that cannot reach the container answers nothing
 /// at all: whoever waits for the command learns in time that it did not pass.
 pub(super) async fn run(
     engine: &DockerEngine,
+    overdue: &Overdue,
     id: &ContainerId,
     command: &[String],
     limit: Duration,
@@ -36,7 +52,8 @@ pub(super) async fn run(
     let (mut exec, mut output) = (None, Vec::new());
     let ended = engine.call_within("exec", limit, async |connection| {
         let docker = &connection.docker;
-        let exec = exec.insert(docker.create_exec(&id.0, config).await?.id);
+        let created = docker.create_exec(&id.0, config).await?.id;
+        let (docker, exec) = exec.insert((docker.clone(), created));
         let started = docker.start_exec(exec, None).await?;
         if let StartExecResults::Attached {
             output: mut pieces, ..
@@ -54,8 +71,8 @@ pub(super) async fn run(
     let exit_code = match ended.await {
         Ok(code) => Some(code),
         Err(RuntimeError::TimedOut { .. }) => {
-            if let Some(exec) = &exec {
-                end(engine, id, exec).await;
+            if let Some((docker, exec)) = exec {
+                overdue.end(docker, id.clone(), exec);
             }
             None
         }
@@ -68,11 +85,40 @@ pub(super) async fn run(
 }
 
 async fn exit_code(docker: &Docker, exec: &str) -> Result<i32, Error> {
+    look(docker, exec, |found| {
+        let code = ended(found)?;
+        Some(i32::try_from(code).unwrap_or(-1))
+    })
+    .await
+}
+
+/// The process of a command, which the engine may be about to start; none when the command has ended.
+async fn process(docker: &Docker, exec: &str) -> Option<Pid> {
+    let pid = |found: &ExecInspectResponse| {
+        let pid = found.pid.filter(|_| found.running == Some(true))?;
+        Pid::from_raw(i32::try_from(pid).ok()?)
+    };
+    let found = look(docker, exec, |found| match ended(found) {
+        Some(_) => Some(None),
+        None => pid(found).map(Some),
+    });
+    found.await.ok().flatten()
+}
+
+fn ended(found: &ExecInspectResponse) -> Option<i64> {
+    found.exit_code.filter(|_| found.running == Some(false))
+}
+
+/// Looks at a command again and again until it shows what is asked for.
+async fn look<T>(
+    docker: &Docker,
+    exec: &str,
+    wanted: impl Fn(&ExecInspectResponse) -> Option<T>,
+) -> Result<T, Error> {
     let mut pause = FIRST_PAUSE;
     loop {
-        let found = docker.inspect_exec(exec).await?;
-        if let (Some(code), Some(false)) = (found.exit_code, found.running) {
-            return Ok(i32::try_from(code).unwrap_or(-1));
+        if let Some(shown) = wanted(&docker.inspect_exec(exec).await?) {
+            return Ok(shown);
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -81,18 +127,9 @@ async fn exit_code(docker: &Docker, exec: &str) -> Result<i32, Error> {
 
 /// Ends a command that took too long. The engine has no call for it, so its process is looked for on this host: where the
 /// agent does not see the engine's processes, the command ends when it will.
-async fn end(engine: &DockerEngine, id: &ContainerId, exec: &str) {
-    let found = engine
-        .call_within("inspect exec", END_WITHIN, async |connection| {
-            connection.docker.inspect_exec(exec).await
-        })
-        .await;
-    let pid = found
-        .ok()
-        .filter(|exec| exec.running == Some(true))
-        .and_then(|exec| i32::try_from(exec.pid?).ok())
-        .and_then(Pid::from_raw);
-    let Some(pid) = pid else { return };
+async fn end(docker: Docker, id: ContainerId, exec: String) {
+    let found = tokio::time::timeout(END_WITHIN, process(&docker, &exec)).await;
+    let Ok(Some(pid)) = found else { return };
     let path = format!("/proc/{}/cgroup", pid.as_raw_nonzero());
     let groups = tokio::fs::read_to_string(path).await.unwrap_or_default();
     // The number may mean another process here, or none: only one of this very container is touched.

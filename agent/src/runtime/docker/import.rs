@@ -1,6 +1,9 @@
 //! Small images made of bytes at hand, without a registry and without a build (spec/node-agent.md 29.6).
 
 use std::borrow::Cow;
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::time::Duration;
 
 use bollard::query_parameters::CreateImageOptions;
 use bytes::Bytes;
@@ -18,6 +21,23 @@ pub const CONTENT_LABEL: &str = "muster.dev/content";
 /// Imports go one at a time: agents of one process that start together would each make the same image, and all but the
 /// last would be left without a name.
 static IMPORTS: Semaphore = Semaphore::const_new(1);
+
+/// Agents of several processes take turns as well, for the same reason. One that takes longer is not waited for: what
+/// comes of it is an image without a name.
+const TURN_WITHIN: Duration = Duration::from_secs(120);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A lock on the directory of the engine's socket, which all agents of the engine have in common; let go with the file.
+async fn turn_of_this_process(socket: &Path) -> Option<File> {
+    let directory = File::open(socket.parent()?).ok()?;
+    let locked = async {
+        while let Err(TryLockError::WouldBlock) = directory.try_lock() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let _ = tokio::time::timeout(TURN_WITHIN, locked).await;
+    Some(directory)
+}
 
 /// One entry of an image's file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,6 +208,7 @@ impl LocalImage {
         let digest = self.digest();
         // The semaphore is never closed; were it, a second import is harmless.
         let _turn = IMPORTS.acquire().await.ok();
+        let _turn_of_this_process = turn_of_this_process(engine.socket()).await;
         if let Some((found, labels)) = images::inspect(engine, &self.reference).await?
             && labels.get(self.label) == Some(&digest)
         {
