@@ -25,7 +25,13 @@ fn program(role: Role) -> (&'static str, Option<Vec<String>>) {
 fn world() -> World {
     let engine = MemoryEngine::new(SystemClock::shared());
     let behaviours = [
-        (Role::Idle, Behaviour::default()),
+        (
+            Role::Idle,
+            Behaviour {
+                log_lines: vec!["idle".to_owned()],
+                ..Behaviour::default()
+            },
+        ),
         (
             Role::PrintAndExit,
             Behaviour {

@@ -13,7 +13,7 @@ use muster_agent::runtime::{
 /// What a container of the suite is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Idles, ends with 0 on SIGTERM.
+    /// Prints a line once it heeds SIGTERM, idles, and ends with 0 on that signal.
     Idle,
     /// Prints `one`, `two` and `three`, a line each, and ends with 3.
     PrintAndExit,
@@ -113,6 +113,17 @@ pub(crate) async fn until(
         .unwrap_or_else(|_| panic!("{id:?} never came to the wanted state"))
 }
 
+/// Waits for the line of [`Role::Idle`]: until then process 1 of a container does not hear of SIGTERM.
+async fn until_idle(runtime: &dyn Runtime, id: &ContainerId) {
+    let follow = LogOptions {
+        follow: true,
+        ..LogOptions::default()
+    };
+    let mut log = runtime.logs(id, &follow).await.unwrap();
+    let line = tokio::time::timeout(Duration::from_secs(60), log.next()).await;
+    assert!(matches!(line, Ok(Some(Ok(_)))), "{id:?} printed nothing");
+}
+
 fn runs(state: &ContainerState) -> bool {
     matches!(state, ContainerState::Running { .. })
 }
@@ -142,6 +153,7 @@ pub(crate) async fn na_028_a_pods_life(world: &World) {
     );
     runtime.start(&id).await.unwrap();
     let started = until(runtime, &id, runs).await;
+    until_idle(runtime, &id).await;
     assert_eq!(started.ip, None, "its network is the sandbox's");
     assert!(
         matches!(started.state, ContainerState::Running { pid, .. } if pid > 0),

@@ -17,6 +17,10 @@ use super::support::server::{Fake, State};
 use super::{IMAGE, images, socket};
 use muster_agent::runtime::docker::DockerEngine;
 
+/// How long things may take on a busy machine before a test gives up.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 pub(super) struct RealNode {
     name: String,
     pub(super) server: Fake,
@@ -80,13 +84,13 @@ impl RealNode {
     /// The log, once it is this one; else what it was after a while.
     async fn log_until(&self, query: LogsQuery, wanted: &str) -> String {
         let mut log = String::new();
-        for _ in 0..100 {
-            log = self.server.logs(query.clone()).await.unwrap();
-            if log == wanted {
-                break;
+        let _ = tokio::time::timeout(PATIENCE, async {
+            while log != wanted {
+                tokio::time::sleep(LOOK_EVERY).await;
+                log = self.server.logs(query.clone()).await.unwrap();
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        })
+        .await;
         log
     }
 
@@ -94,13 +98,14 @@ impl RealNode {
         self.server.delete_pod(uid, 1);
         let gone = |state: &State| state.gone.iter().any(|gone| gone == uid);
         self.server.until("it is confirmed", gone).await;
-        for _ in 0..100 {
-            if self.runtime.list_pod(uid).await.unwrap().is_empty() {
-                return;
+        let removed = async {
+            while !self.runtime.list_pod(uid).await.unwrap().is_empty() {
+                tokio::time::sleep(LOOK_EVERY).await;
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        if tokio::time::timeout(PATIENCE, removed).await.is_err() {
+            panic!("containers of {uid} are left");
         }
-        panic!("containers of {uid} are left");
     }
 }
 

@@ -62,7 +62,7 @@ async fn until_runs(
     docker: &Docker,
     wanted: impl Fn(&ContainerView, &ContainerView) -> bool,
 ) -> (ContainerView, ContainerView) {
-    let looked = tokio::time::timeout(Duration::from_secs(40), async {
+    let looked = tokio::time::timeout(Duration::from_secs(60), async {
         loop {
             let running: Vec<_> = docker.runtime().list().await.unwrap();
             let running = running
@@ -86,6 +86,17 @@ async fn until_runs(
             docker.runtime().list().await
         ),
     }
+}
+
+/// Waits until the pod's checkpoint tells of this container.
+async fn until_kept(state: &Path, uid: &str, container: &ContainerView) {
+    let file = state.join(format!("checkpoint/pods/{uid}.json"));
+    let kept = tokio::time::timeout(Duration::from_secs(60), async {
+        while !std::fs::read_to_string(&file).is_ok_and(|text| text.contains(&container.id.0)) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    kept.await.expect("the container is in the checkpoint");
 }
 
 #[tokio::test]
@@ -160,6 +171,7 @@ async fn na_028_092_096_101_an_agent_without_a_server_keeps_its_pod_on_docker() 
         other.name.ends_with("_1") && count(&third) > count(&second),
         "{other:?} {third:?}"
     );
+    until_kept(state.path(), uid, &third).await;
     agent.stop().await;
 
     for container in docker.runtime().list().await.unwrap() {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::IMAGE;
 use super::agent::RealNode;
+use super::ports::DeafPort;
 use super::support::server::State;
 
 fn condition(state: &State, uid: &str) -> Option<Value> {
@@ -60,10 +61,8 @@ async fn the_next_images_are_looked_for_without_touching_the_pod() {
         "PullFailed r3: nosuch.invalid/x:1: Container image \"nosuch.invalid/x:1\" is not present with pull policy \
          of Never"
     );
-    // Bound and dropped: a loopback port at which no registry listens.
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let missing = format!("{}/x:1", listener.local_addr().unwrap());
-    drop(listener);
+    let nobody = DeafPort::new();
+    let missing = format!("{}/x:1", nobody.address());
     let unreachable = asked(
         &node,
         &uid,

@@ -30,6 +30,7 @@ mod fleet;
 pub mod images;
 mod network;
 mod node;
+pub mod ports;
 pub mod processes;
 mod store;
 mod wait;
