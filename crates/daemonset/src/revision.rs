@@ -106,7 +106,8 @@ pub struct NewRevision {
 /// What has to be done to the history before pods are placed, and what the current revision is afterwards.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Settlement {
-    /// The current revision. `since` is when it was created, `None` when it is to be created now.
+    /// The current revision. `since` is when it was created, or last became the current one again; `None` when it is to be
+    /// created now.
     pub target: Target,
     /// Create this one.
     pub create: Option<NewRevision>,
@@ -191,7 +192,7 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
                 again: kept.tried_again,
             }
         },
-        since: kept.created,
+        since: kept.revived.or(kept.created),
     };
     settlement.renumber = (kept.number < wanted).then(|| (kept.name.clone(), wanted));
     settlement.delete = duplicates

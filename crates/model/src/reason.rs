@@ -67,6 +67,8 @@ pub mod annotation {
     pub const MAX_RESTART_DELAY: &str = "muster.dev/max-restart-delay";
     /// On ControllerRevisions: when it was first available on every node that should run it.
     pub const AVAILABLE_EVERYWHERE: &str = "muster.dev/available-everywhere";
+    /// On ControllerRevisions: since when it is the current one again, after others were.
+    pub const CURRENT_SINCE: &str = "muster.dev/current-since";
     /// On ControllerRevisions: why its rollout was stopped.
     pub const FAILED: &str = "muster.dev/failed";
     /// On ControllerRevisions that failed: which revision the server put in its place, and a hash of the manifest applied

@@ -23,6 +23,8 @@ pub struct RevisionFacts {
     pub data: String,
     /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
+    /// Since when it is the current one again, after others were; `None`: it was not.
+    pub revived: Option<Timestamp>,
     /// The template that it keeps.
     pub template: Arc<Value>,
     /// It was available everywhere once.
@@ -56,6 +58,9 @@ impl RevisionFacts {
             created: object
                 .at("/metadata/creationTimestamp")
                 .and_then(|t| t.as_str()?.parse().ok()),
+            revived: object
+                .annotation(annotation::CURRENT_SINCE)
+                .and_then(|time| time.parse().ok()),
             template: Arc::new(
                 object
                     .at("/data/spec/template")

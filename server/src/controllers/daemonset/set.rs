@@ -311,7 +311,7 @@ impl Set {
     }
 
     /// Since when the target is the current revision. That is known only for a change that happened in front of our
-    /// eyes; otherwise it is when the revision was made, which is never later.
+    /// eyes; otherwise it is what the revision says.
     fn current_since(&self, target: &Target, now: Timestamp) -> Option<Timestamp> {
         let before = &self.facts.rules.target;
         if before.hash == target.hash {

@@ -9,7 +9,9 @@ use muster_daemonset::revision::{self, Collision, NOTES_OF_A_TRY, Settlement};
 use muster_daemonset::{DaemonFacts, Plan, PodUid, RevisionFacts, plan};
 use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, POD};
 use muster_model::object::{NamespacedName, Object};
+use muster_model::reason::annotation;
 use muster_model::reason::label::CONTROLLER_REVISION_HASH;
+use muster_model::time::to_seconds_text;
 use muster_store::Revision;
 use serde_json::{Value, json};
 
@@ -335,7 +337,9 @@ impl Inner {
         }
         if let Some((name, number)) = settlement.renumber.clone() {
             let hash = settlement.target.hash.clone();
+            let now = to_seconds_text(self.registry.now());
             writes.push(edit_revision(id(&name), move |object| {
+                object.set_annotation(annotation::CURRENT_SINCE, &now);
                 object
                     .tree_mut()
                     .insert("revision".to_owned(), number.into());

@@ -1,7 +1,9 @@
 use std::sync::Arc;
+use std::time::Duration;
 
-use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, POD};
+use muster_model::kind::{CONTROLLER_REVISION, DAEMON_SET, NODE, POD};
 use muster_model::object::NamespacedName;
+use muster_model::time;
 use serde_json::json;
 
 use super::cluster::{Cluster, daemonset, web};
@@ -50,6 +52,29 @@ async fn ds_089_undo_revives_and_renumbers() {
     assert_eq!(cluster.numbers(), [2, 3, 4]);
     let revived = cluster.get(&CONTROLLER_REVISION, &NamespacedName::new("default", first));
     assert_eq!(revived.object().at("/revision"), Some(&json!(4)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_in_the_middle_of_an_undo_still_leaves_out_who_was_lost_before() {
+    let cluster = Cluster::running(3).await;
+    set_image(&cluster, "img:2").await;
+    cluster.settle_down().await;
+    tokio::time::advance(Duration::from_secs(86_400)).await;
+    let lost = time::to_seconds_text(cluster.registry.now());
+    cluster
+        .edit_status(&NODE, &NamespacedName::new("", "n1"), move |node| {
+            node["status"]["conditions"] =
+                json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": lost}]);
+        })
+        .await;
+    let kept = cluster.only("n1");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    set_image(&cluster, "img:1").await;
+    assert_eq!(cluster.sync().await, (0, 1));
+    let cluster = cluster.restarted();
+    cluster.settle_down().await;
+    assert_eq!(cluster.only("n1").uid(), kept.uid());
+    assert_eq!(cluster.status("updatedNumberScheduled"), 2);
 }
 
 #[tokio::test(start_paused = true)]
