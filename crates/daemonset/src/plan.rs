@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use jiff::SignedDuration;
 use muster_model::time::{Timestamp, to_seconds_text};
 
 use crate::control::OnFailure;
@@ -19,6 +20,9 @@ use crate::tally::Placements;
 
 /// Most creations, and most deletions, in one plan (spec/daemonset.md 1).
 pub const BURST: usize = 250;
+
+/// How long a revision that failed has to be available everywhere, where no progress deadline says it.
+const PROOF_AFTER_FAILURE: SignedDuration = SignedDuration::from_mins(10);
 
 /// Why a pod is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,6 +130,7 @@ pub fn plan(
         return plan;
     }
     let release = Release::of(daemon, placements, now);
+    let mut proof = None;
     plan.halt = failure::judge(daemon, placements, &release);
     plan.roll_back = fallback(daemon);
     if plan.halt.is_some() || plan.roll_back.is_some() {
@@ -136,7 +141,8 @@ pub fn plan(
         if !plan.more {
             rollout::step(daemon, placements, &release, withheld, &mut plan);
         }
-        plan.proven = is_newly_proven(daemon, placements);
+        proof = proven_at(daemon, placements);
+        plan.proven = proof.is_some_and(|at| at <= now);
     }
     plan.drop_revisions = revision::surplus(daemon, history, placements);
     let numbers = Numbers::of(placements.tally(), daemon.generation);
@@ -148,6 +154,7 @@ pub fn plan(
         .next_change()
         .into_iter()
         .chain(opens)
+        .chain(proof)
         .filter(|at| *at > now)
         .min();
     plan
@@ -201,13 +208,28 @@ fn fallback(daemon: &DaemonFacts) -> Option<Arc<Stable>> {
         .cloned()
 }
 
-/// Nodes out of reach are left out, or one broken machine would keep every revision unproven for ever. They must be fewer
-/// than the others; a revision that cuts its nodes off does not get that far, because the budget stops it.
-fn is_newly_proven(daemon: &DaemonFacts, placements: &Placements) -> bool {
+/// When the current revision, not proven so far, is available everywhere. Nodes out of reach are left out, or one broken
+/// machine would keep every revision unproven for ever. They must be fewer than the others; a revision that cuts its nodes
+/// off does not get that far, because the budget stops it.
+///
+/// One that failed and came right by itself (a registry that was slow) has to stay available for as long as a pod may take to
+/// turn so: a crash loop has its good moments too. Without that there would be no way back to the first revision of all.
+fn proven_at(daemon: &DaemonFacts, placements: &Placements) -> Option<Timestamp> {
     let (course, tally) = (&daemon.course, placements.tally());
     let asked_for = tally.desired + tally.cut_off;
     let everywhere = tally.through > tally.away && tally.through + tally.away == asked_for;
-    everywhere && course.number > 0 && !course.proven && daemon.failed().is_none()
+    if !everywhere || course.number == 0 || course.proven {
+        return None;
+    }
+    if daemon.failed().is_none() {
+        return Some(Timestamp::UNIX_EPOCH);
+    }
+    let patience = daemon
+        .rules
+        .progress_deadline
+        .unwrap_or(PROOF_AFTER_FAILURE);
+    let through = placements.through(tally.through).ok()??;
+    through.checked_add(patience).ok()
 }
 
 impl Plan {

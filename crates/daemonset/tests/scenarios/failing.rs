@@ -1,5 +1,7 @@
 //! A revision that fails: the rollout stops, goes back if asked, and what it broke is repaired.
 
+use std::time::Duration;
+
 use muster_model::pre_pull::State;
 use muster_model::reason::annotation::LAST_APPLIED;
 use serde_json::json;
@@ -671,6 +673,35 @@ fn a_surge_with_a_way_back_keeps_the_old_pod_beside_one_that_fails() {
     world.set_ready(old, false);
     world.syncs(3);
     assert_eq!(world.names_on("n0"), names, "a moment of weakness");
+}
+
+#[test]
+fn a_first_revision_that_recovers_is_what_the_next_one_goes_back_to() {
+    let mut world = World::new(2);
+    world.annotate("on-failure", "rollback");
+    world.sync();
+    let slow = world.only("n0");
+    world.crash(&slow);
+    world.syncs(2);
+    assert_eq!(condition(&world).1, "RolloutHalted");
+    // A crash loop has its good moments.
+    world.pods.values_mut().for_each(|pod| pod.failing = None);
+    world.ready_all();
+    world.syncs(2);
+    let recovers = world.last_plan.requeue_at.unwrap();
+    assert_eq!(recovers, world.now() + Duration::from_secs(600));
+    world.pass(599);
+    world.syncs(2);
+    assert_eq!(condition(&world).0, "True");
+    world.pass(1);
+    world.syncs(2);
+    assert_eq!(condition(&world).0, "False");
+    break_first(&mut world);
+    world.syncs(6);
+    assert_eq!(
+        world.daemon["spec"]["template"]["spec"]["containers"][0]["image"],
+        "img:1"
+    );
 }
 
 #[test]
