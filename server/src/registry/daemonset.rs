@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use muster_daemonset::control::Control;
 use muster_model::defaults::daemonset;
+use muster_model::field_path::FieldError;
 use muster_model::kind::DAEMON_SET;
 use muster_model::object::Object;
 use muster_model::reason::annotation::TEMPLATE_GENERATION;
@@ -20,17 +21,23 @@ impl Strategy for DaemonSets {
     fn finish_create(&self, new: &mut Object, _cache: &Cache) -> Result<(), ApiError> {
         daemonset::annotated_generation(new).map_err(ApiError::bad_request)?;
         daemonset::prepare_create(new);
-        check_control(new)
+        let mut faults = faults_of_rollouts(new);
+        faults.extend(faults_of_pods(new));
+        refuse(new, &faults)
     }
 
     fn prepare_update(&self, new: &mut Object, old: &Object) -> Result<(), ApiError> {
         daemonset::annotated_generation(new).map_err(ApiError::bad_request)?;
         daemonset::prepare_update(new, old);
         // What is stored already may be wrong: whoever changes something else is not kept from it.
-        if asked_of_rollouts(new) == asked_of_rollouts(old) {
-            return Ok(());
+        let mut faults = Vec::new();
+        if asked_of_rollouts(new) != asked_of_rollouts(old) {
+            faults.extend(faults_of_rollouts(new));
         }
-        check_control(new)
+        if asked_of_pods(new) != asked_of_pods(old) {
+            faults.extend(faults_of_pods(new));
+        }
+        refuse(new, &faults)
     }
 
     fn is_judged_anew(&self, new: &Object, old: &Object) -> bool {
@@ -54,24 +61,19 @@ impl Strategy for DaemonSets {
 /// Where the annotations that control rollouts live. Others change with every template or `apply`.
 const OURS: &str = "muster.dev/";
 
-/// All that is checked by [`check_control`].
-#[derive(PartialEq)]
-struct Asked {
-    annotations: BTreeMap<String, String>,
-    min_ready_seconds: i64,
-    of_pods: BTreeMap<String, String>,
+/// All that is checked of rollouts.
+fn asked_of_rollouts(daemon: &Object) -> (BTreeMap<String, String>, i64) {
+    (ours(daemon.annotations()), min_ready_seconds(daemon))
 }
 
-fn asked_of_rollouts(daemon: &Object) -> Asked {
-    let ours = |mut annotations: BTreeMap<String, String>| {
-        annotations.retain(|name, _| name.starts_with(OURS));
-        annotations
-    };
-    Asked {
-        annotations: ours(daemon.annotations()),
-        min_ready_seconds: min_ready_seconds(daemon),
-        of_pods: ours(template_annotations(daemon)),
-    }
+/// All that is checked of the template's annotations.
+fn asked_of_pods(daemon: &Object) -> BTreeMap<String, String> {
+    ours(template_annotations(daemon))
+}
+
+fn ours(mut annotations: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    annotations.retain(|name, _| name.starts_with(OURS));
+    annotations
 }
 
 fn template_annotations(daemon: &Object) -> BTreeMap<String, String> {
@@ -92,14 +94,20 @@ fn min_ready_seconds(daemon: &Object) -> i64 {
         .unwrap_or(0)
 }
 
-fn check_control(daemon: &Object) -> Result<(), ApiError> {
+fn faults_of_rollouts(daemon: &Object) -> Vec<FieldError> {
     let (control, mut faults) = Control::read(&daemon.annotations());
     faults.extend(control.check_beside(min_ready_seconds(daemon)));
-    faults.extend(Control::check_template(&template_annotations(daemon)));
-    if faults.is_empty() {
-        Ok(())
-    } else {
-        Err(ApiError::invalid(&DAEMON_SET, daemon.name(), &faults))
+    faults
+}
+
+fn faults_of_pods(daemon: &Object) -> Option<FieldError> {
+    Control::check_template(&template_annotations(daemon))
+}
+
+fn refuse(daemon: &Object, faults: &[FieldError]) -> Result<(), ApiError> {
+    match faults {
+        [] => Ok(()),
+        faults => Err(ApiError::invalid(&DAEMON_SET, daemon.name(), faults)),
     }
 }
 
@@ -150,6 +158,10 @@ mod tests {
         let named = "spec.template.metadata.annotations[muster.dev/max-restart-delay]";
         assert!(refused.to_string().contains(named), "{refused}");
         update(capped("soon", "img:2"), capped("soon", "img:1")).unwrap();
+        // A way back to another template is not kept by what is wrong elsewhere.
+        let mut overdue = capped("15s", "img:1");
+        overdue["spec"]["minReadySeconds"] = 90.into();
+        update(overdue, daemon(90, "img:2")).unwrap();
     }
 
     #[test]
