@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_agent::runtime::memory::{Call, PullScript};
 use muster_model::kind::{DAEMON_SET, EVENT, NODE, POD};
 use muster_model::object::Object;
 use muster_model::time::SignedDuration;
@@ -35,7 +36,7 @@ fn pods_started(cluster: &Cluster) -> usize {
         .engine()
         .calls()
         .into_iter()
-        .filter(|call| call.call == muster_agent::runtime::memory::Call::Create)
+        .filter(|call| call.call == Call::Create)
         .map(|call| call.target)
         .collect();
     made.len()
@@ -549,6 +550,60 @@ async fn a_clock_that_is_set_forward_a_day_makes_no_revision_fail() {
     cluster
         .eventually("it is rolled out", Duration::from_secs(600), complete)
         .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_when_a_new_pod_needs_its_configuration_condemns_no_revision() {
+    let mut cluster = cluster(&["n1"]).await;
+    let conf = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf", "namespace": "default"},
+                      "data": {"KEY": "value"}});
+    cluster
+        .create(&Object::from_value(conf).unwrap())
+        .await
+        .unwrap();
+    let manifest = build::daemon_set("web")
+        .annotation("muster.dev/on-failure", "rollback")
+        .set(
+            "/spec/template/spec/containers/0/envFrom",
+            json!([{"configMapRef": {"name": "conf"}}]),
+        );
+    cluster.create(&manifest.object()).await.unwrap();
+    let complete = async |cluster: &Cluster| cluster.is_complete("web", 1).then_some(());
+    cluster
+        .eventually("the first revision runs", AN_HOUR, async || {
+            complete(&cluster).await
+        })
+        .await;
+    let slow = PullScript {
+        delay: Duration::from_secs(60),
+        ..PullScript::default()
+    };
+    cluster.engine().add_pullable("slow:2", slow);
+    set_image(&cluster, "web", "slow:2").await;
+    cluster
+        .until("the next image is pulled", || {
+            cluster.engine().count(Call::Pull) > 0
+        })
+        .await;
+    cluster.kill_server().await;
+    pass(65).await;
+    assert_eq!(
+        pods_started(&cluster),
+        1,
+        "nobody can tell its configuration"
+    );
+    cluster.start_server().await.unwrap();
+    cluster
+        .eventually("the second revision runs", AN_HOUR, async || {
+            complete(&cluster).await
+        })
+        .await;
+    let daemon_set = cluster.object(&DAEMON_SET, "web").unwrap();
+    assert_eq!(
+        daemon_set.text_at("/spec/template/spec/containers/0/image"),
+        "slow:2"
+    );
     cluster.stop().await;
 }
 
