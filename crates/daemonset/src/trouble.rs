@@ -65,7 +65,7 @@ fn crash(status: &ContainerStatus, message: &str) -> String {
         .zip(pause)
         .and_then(|(end, pause)| end.0.checked_add(pause).ok());
     let again = again_at.map_or_else(String::new, |at| {
-        format!(", started again at {}", to_seconds_text(at))
+        format!(" and is started again at {}", to_seconds_text(at))
     });
     format!("; it ended with exit code {}{again}", ended.exit_code)
 }
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(
             said(json!({"containerStatuses": [container(&waiting, &last)]})),
             "container web waits: CrashLoopBackOff: back-off 1m20s restarting failed container=web \
-             pod=p_default(u); it ended with exit code 7, started again at 2026-01-31T10:01:20Z"
+             pod=p_default(u); it ended with exit code 7 and is started again at 2026-01-31T10:01:20Z"
         );
     }
 
