@@ -14,7 +14,7 @@ use rustls::ServerConfig;
 use rustls::server::WebPkiClientVerifier;
 use secrecy::ExposeSecret;
 use tokio::io::AsyncReadExt;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 
 #[allow(
     clippy::disallowed_methods,
@@ -190,19 +190,19 @@ async fn a_client_certificate_of_another_ca_is_told_so_at_the_first_call() {
 
 #[tokio::test]
 async fn a_closed_port_is_refused() {
-    let port = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap().port()
-    };
+    // Bound without listening, so that nobody else does.
+    let nobody = TcpSocket::new_v4().unwrap();
+    nobody.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = nobody.local_addr().unwrap();
     let options = ConnectOptions::new(
-        format!("127.0.0.1:{port}").parse().unwrap(),
+        address.to_string().parse().unwrap(),
         Trust::CaHash(ca().hash()),
     );
     let error = connect(&options).await.unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
-            "connection to 127.0.0.1:{port} was refused: is the server running, and is the address right?"
+            "connection to {address} was refused: is the server running, and is the address right?"
         )
     );
     assert!(error.is_retryable());

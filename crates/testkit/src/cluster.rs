@@ -36,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::TokioClock;
 use crate::network::{Endpoint, Gate, GatedListener, Link, Network};
 use crate::node::{NodeOptions, NodeRuntime, NodeWorld, TestNode};
+use crate::ports::free_port;
 use crate::store::{Lasting, StoreControl};
 
 /// How long a port or a directory that was just in use may take to be free.
@@ -186,7 +187,7 @@ impl Cluster {
             Arc::clone(&store),
             &network,
             &server_gate,
-            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            SocketAddr::from((Ipv4Addr::LOCALHOST, free_port())),
             0,
         )
         .await?;

@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 
 use crate::images;
+use crate::ports::free_port;
 use crate::processes::{MusterProcess, Ran, unmount_below};
 use crate::wait::is_ready;
 
@@ -60,11 +61,7 @@ impl Fleet {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         images::ensure_images(&DockerEngine::new(socket), images).await?;
         let root = tempfile::tempdir()?;
-        let port = {
-            let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
-            listener.local_addr()?.port()
-        };
-        let listen = format!("127.0.0.1:{port}");
+        let listen = format!("127.0.0.1:{}", free_port());
         let server = start_server(root.path(), &listen)?;
         let admin = connect(&server, root.path()).await?;
         Ok(Self {

@@ -12,10 +12,10 @@ use anyhow::{Context, bail};
 /// The binary to test instead of one that is built.
 const BINARY: &str = "MUSTER_BINARY";
 /// How long a process may take to end after SIGTERM before it is killed.
-const ENDS_WITHIN: Duration = Duration::from_secs(20);
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long one command may take.
-const COMMAND_WITHIN: Duration = Duration::from_secs(120);
+const COMMAND_WITHIN: Duration = Duration::from_secs(300);
 
 /// The `muster` binary: `$MUSTER_BINARY`, or one built by cargo with the profile of this very program, once for each
 /// process, and once for all processes of a nextest run.

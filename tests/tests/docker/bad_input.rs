@@ -3,6 +3,7 @@
 use std::fs;
 
 use muster_testkit::Fleet;
+use muster_testkit::ports::DeafPort;
 use muster_testkit::processes::{MusterProcess, Ran};
 
 const WEB: &str = "\
@@ -134,10 +135,8 @@ async fn servers_and_identities_that_do_not_fit_are_named() {
         Fleet::start(&[]).await.unwrap(),
         Fleet::start(&[]).await.unwrap(),
     );
-    let nobody = {
-        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        listener.local_addr().unwrap().to_string()
-    };
+    let deaf = DeafPort::new();
+    let nobody = deaf.address().to_string();
     let ran = fleet.cli(&["get", "ds", "--server", &nobody]).await;
     assert_refused("no server", &ran, &[&nobody, "refused"]);
     let ran = fleet.cli(&["get", "ds", "--server", other.address()]).await;

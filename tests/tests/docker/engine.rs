@@ -7,11 +7,14 @@ use std::time::{Duration, Instant};
 use muster_agent::runtime::docker::{DockerEngine, SANDBOX_IMAGE};
 use muster_model::kind::{NODE, POD};
 use muster_testkit::processes::unmount_below;
-use muster_testkit::{Fleet, PATIENCE, images, is_ready};
+use muster_testkit::{Fleet, images, is_ready};
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::{History, IMAGE, daemon_set, pod, restarts, status};
+
+/// How long a daemon may take until it runs containers.
+const RUNS_WITHIN: Duration = Duration::from_secs(180);
 
 /// A Docker daemon with directories, a socket and a network of its own.
 struct PrivateEngine {
@@ -53,16 +56,26 @@ impl PrivateEngine {
             .spawn()
             .expect("unshare (util-linux) and dockerd are installed");
         self.daemon = Some(daemon);
-        let give_up = Instant::now() + PATIENCE;
-        loop {
-            let engine = DockerEngine::new(self.socket());
-            let Err(error) = images::ensure_images(&engine, &[IMAGE]).await else {
-                return;
-            };
+        let give_up = Instant::now() + RUNS_WITHIN;
+        while let Err(error) = self.run_a_container().await {
             let log = || std::fs::read_to_string(self.root.path().join("log")).unwrap();
             assert!(Instant::now() < give_up, "{error:#}\n{}", log());
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// To its end: an engine that answers does not yet run anything.
+    async fn run_a_container(&self) -> anyhow::Result<()> {
+        images::ensure_images(&DockerEngine::new(self.socket()), &[IMAGE]).await?;
+        let ran = tokio::process::Command::new("docker")
+            .arg("--host")
+            .arg(format!("unix://{}", self.socket().display()))
+            .args(["run", "--rm", IMAGE, "true"])
+            .output()
+            .await?;
+        let words = String::from_utf8_lossy(&ran.stderr);
+        anyhow::ensure!(ran.status.success(), "{words}");
+        Ok(())
     }
 
     /// In order, as a service manager stops it: its containers end with it.

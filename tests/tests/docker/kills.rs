@@ -125,7 +125,7 @@ async fn na_093_094_what_happened_while_the_agent_was_down_is_noticed() {
         .await
         .unwrap();
     let node = fleet.node("n1");
-    let script = "trap 'exit 7' TERM; while :; do sleep 60 & wait $!; done";
+    let script = "trap 'exit 7' TERM; echo ready; while :; do sleep 60 & wait $!; done";
     let dies = pod("dies", &node, &json!({"command": shell(script)}));
     fleet.apply(&dies).await;
     fleet
@@ -133,6 +133,9 @@ async fn na_093_094_what_happened_while_the_agent_was_down_is_noticed() {
         .await;
     fleet.until_pod("dies", is_ready).await;
     fleet.until_pod("deleted", is_ready).await;
+    // Before its trap is set, process 1 of a container does not hear of SIGTERM.
+    log_with(&fleet, "dies", "ready").await;
+    log_with(&fleet, "deleted", "started").await;
     fleet.kill_agent("n1");
 
     let victim = only(&fleet, "n1", "dies").await.id;
@@ -235,20 +238,16 @@ async fn na_096_097_after_a_reboot_without_a_server_pods_run_from_their_files() 
     let kept = fleet.until_pod("kept", is_ready).await;
     let damaged = fleet.until_pod("damaged", is_ready).await;
     // A restart count is on disk some seconds after it was seen.
-    let file = |pod: &Object| {
-        let pods = fleet.state_dir("n1").join("checkpoint/pods");
-        let paths = fs::read_dir(pods)
-            .unwrap()
-            .map(|entry| entry.unwrap().path());
-        let mut own = paths.filter(|path| path.to_string_lossy().contains(pod.uid()));
-        own.next().unwrap()
-    };
-    fleet
-        .eventually("the container is in the checkpoint", || async {
-            let text = fs::read_to_string(file(&kept)).ok()?;
-            text.contains(container_id(&kept)).then_some(())
-        })
-        .await;
+    let checkpoint = fleet.state_dir("n1").join("checkpoint");
+    let file = |pod: &Object| checkpoint.join(format!("pods/{}.json", pod.uid()));
+    for pod in [&kept, &damaged] {
+        fleet
+            .eventually("the container is in the checkpoint", || async {
+                let text = fs::read_to_string(file(pod)).ok()?;
+                text.contains(container_id(pod)).then_some(())
+            })
+            .await;
+    }
     let file = file(&damaged);
 
     fleet.kill_server();
@@ -257,7 +256,6 @@ async fn na_096_097_after_a_reboot_without_a_server_pods_run_from_their_files() 
     for view in runtime.list().await.unwrap() {
         runtime.remove(&view.id).await.unwrap();
     }
-    let checkpoint = fleet.state_dir("n1").join("checkpoint");
     let whole = fs::read(&file).unwrap();
     fs::write(&file, &whole[..whole.len() / 2]).unwrap();
 

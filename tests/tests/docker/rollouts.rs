@@ -183,6 +183,8 @@ async fn a_canary_takes_the_blow_and_a_good_version_goes_on_in_waves() {
 async fn a_rollout_is_planned_then_paused_in_the_middle_and_resumed() {
     let fleet = Fleet::with_nodes(&[IMAGE, "t:2"], &NODES).await.unwrap();
     let mut set = daemon_set("web", &json!({}));
+    // Time enough to pause it before it is through.
+    set["spec"]["minReadySeconds"] = 10.into();
     fleet.apply(&set).await;
     fleet.ok(&["rollout", "status", "ds/web"]).await;
     let before = containers(&fleet.pods("web").await);
@@ -369,34 +371,25 @@ async fn sites_wait_for_their_window_and_racks_are_updated_a_node_at_a_time() {
     let images = image_by_node(&fleet, "night-shift").await;
     assert_eq!(images[&berlin], "local/collector:v1");
     // The second node of the rack had its turn when the first one's new pod was ready.
-    let deleted = |pod: &str| {
+    let at = |pod: &str, wanted: &dyn Fn(&Object) -> bool| {
         let versions = history.of(pod);
-        versions
-            .iter()
-            .find(|version| version.is_terminating())
-            .and_then(|version| {
-                version
-                    .text_at("/metadata/resourceVersion")
-                    .parse::<u64>()
-                    .ok()
-            })
-            .unwrap()
+        let version = versions.iter().find(|version| wanted(version))?;
+        let revision = version.text_at("/metadata/resourceVersion");
+        revision.parse::<u64>().ok()
     };
     let pods = fleet.pods("night-shift").await;
     let new = pods
         .iter()
         .find(|pod| pod.text_at("/spec/nodeName") == rack[0])
         .unwrap();
-    let versions = history.of(new.name());
-    let ready_at = versions
-        .iter()
-        .find(|version| is_ready(version))
-        .and_then(|version| {
-            version
-                .text_at("/metadata/resourceVersion")
-                .parse::<u64>()
-                .ok()
+    let (first_deleted, ready, second_deleted) = fleet
+        .eventually("the history has all of it", || async {
+            Some((
+                at(&first, &Object::is_terminating)?,
+                at(new.name(), &is_ready)?,
+                at(&second, &Object::is_terminating)?,
+            ))
         })
-        .unwrap();
-    assert!(deleted(&first) < ready_at && ready_at < deleted(&second));
+        .await;
+    assert!(first_deleted < ready && ready < second_deleted);
 }

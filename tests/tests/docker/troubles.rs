@@ -7,16 +7,12 @@ use std::path::PathBuf;
 use muster_agent::runtime::docker::{DockerEngine, socket_path};
 use muster_model::kind::POD;
 use muster_model::object::Object;
+use muster_testkit::ports::{DeafPort, free_port};
 use muster_testkit::processes::MusterProcess;
 use muster_testkit::{Fleet, images, is_ready};
 use serde_json::json;
 
 use super::{History, IMAGE, daemon_set, pod, restarts, shell, status, wait_for_text};
-
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn case_b57_b59_b61_host_paths_are_made_as_their_type_says() {
@@ -92,11 +88,10 @@ async fn case_b83_a_container_over_its_memory_limit_is_told_as_such() {
         "resources": {"limits": {"memory": "16Mi"}},
     });
     fleet.apply(&pod("eater", &fleet.node("n1"), &eater)).await;
-    let killed = fleet.until_pod("eater", |pod| restarts(pod) >= 1).await;
-    assert_eq!(
-        *status(&killed, "/lastState/terminated/reason"),
-        "OOMKilled"
-    );
+    let told = |pod: &Object| status(pod, "/lastState/terminated/reason") == "OOMKilled";
+    let killed = fleet
+        .until_pod("eater", |pod| restarts(pod) >= 1 && told(pod))
+        .await;
     assert_eq!(*status(&killed, "/lastState/terminated/exitCode"), 137);
     fleet
         .eventually("an event names the limit", || async {
@@ -123,14 +118,14 @@ impl Drop for OwnImage {
 #[tokio::test(flavor = "multi_thread")]
 async fn na_070_an_image_that_no_registry_has_is_waited_for() {
     let fleet = Fleet::with_nodes(&[], &["n1"]).await.unwrap();
+    let nobody = DeafPort::new();
     let image = OwnImage {
         engine: DockerEngine::new(
             socket_path(std::env::var("DOCKER_HOST").ok().as_deref()).unwrap(),
         ),
-        reference: format!("127.0.0.1:{}/t:1", free_port()),
+        reference: format!("{}/t:1", nobody.address()),
     };
     let name = &image.reference;
-    let history = History::of_pods(&fleet).await;
     fleet
         .apply(&pod("p", &fleet.node("n1"), &json!({"image": name})))
         .await;
@@ -139,12 +134,14 @@ async fn na_070_an_image_that_no_registry_has_is_waited_for() {
     let words = status(&waiting, "/state/waiting/message").to_string();
     let start = json!(format!("Back-off pulling image \"{name}\"")).to_string();
     assert!(words.starts_with(start.trim_end_matches('"')), "{words}");
-    let versions = history.of("p");
-    let failed = versions
-        .iter()
-        .find(|pod| status(pod, "/state/waiting/reason") == "ErrImagePull");
-    let why = status(failed.unwrap(), "/state/waiting/message").to_string();
-    assert!(why.contains("connection refused"), "{why}");
+    assert!(words.contains("connection refused"), "{words}");
+    fleet
+        .eventually("the failed pull is told with its cause", || async {
+            let told = fleet.events("p", "Failed").await;
+            let why = told.iter().find(|text| text.contains(name));
+            why?.contains("connection refused").then_some(())
+        })
+        .await;
     images::ensure_images(&image.engine, &[name]).await.unwrap();
     fleet.until_pod("p", is_ready).await;
     // Events are told together, a little after what others act on.
@@ -192,9 +189,21 @@ async fn na_073_074_a_pod_ends_in_its_grace_or_is_killed_after_it() {
             fleet.list(&POD).await.is_empty().then_some(())
         })
         .await;
-    assert!(log.log().contains("term"), "{}", log.log());
-    let last = |name: &str| history.of(name).pop().unwrap();
-    let (polite, stubborn) = (last("polite"), last("stubborn"));
+    fleet
+        .eventually("the log is followed to its end", || async {
+            log.log().contains("term").then_some(())
+        })
+        .await;
+    // The history comes on a way of its own.
+    let last = async |name: &str| {
+        let ended = |pod: &Object| !status(pod, "/state/terminated").is_null();
+        fleet
+            .eventually("the end is in the history", || async {
+                history.of(name).pop().filter(ended)
+            })
+            .await
+    };
+    let (polite, stubborn) = (last("polite").await, last("stubborn").await);
     assert_eq!(*status(&polite, "/state/terminated/exitCode"), 0);
     assert_eq!(
         polite.at("/metadata/deletionGracePeriodSeconds"),

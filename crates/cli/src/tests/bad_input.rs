@@ -1,6 +1,7 @@
 //! Bad input: one clear line each, exit code 1, nothing changed.
 
 use muster_pki::kubeconfig::{Credential, Entry, write};
+use muster_testkit::ports::DeafPort;
 use secrecy::ExposeSecret;
 
 use super::{Lab, WEB, run};
@@ -62,11 +63,8 @@ async fn bad_manifests_change_nothing() {
 async fn a_server_out_of_reach_is_named() {
     let lab = Lab::start().await;
     let kubeconfig = lab.kubeconfig().display().to_string();
-    let port = {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap().port()
-    };
-    let address = format!("127.0.0.1:{port}");
+    let nobody = DeafPort::new();
+    let address = nobody.address().to_string();
     let ran = run(&[
         "muster",
         "--kubeconfig",

@@ -2,6 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use muster_model::kind::POD;
+use muster_model::object::Object;
+use serde_json::Value;
+
 use super::{WEB, file, muster::Said, muster::cluster, muster::muster};
 
 /// Longer than a node takes to refuse an image.
@@ -20,6 +24,17 @@ async fn a_node_that_is_without_for_too_long_is_exit_code_2() {
 
     let broken = file(&cluster, "broken.yaml", &WEB.replace("img:1", "nowhere:1"));
     muster(&cluster, &["apply", "-f", &broken]).await;
+    let without_image = |pod: &Object| {
+        let reason = pod.at("/status/containerStatuses/0/state/waiting/reason");
+        let reason = reason.and_then(Value::as_str);
+        !pod.is_terminating() && matches!(reason, Some("ErrImagePull" | "ImagePullBackOff"))
+    };
+    cluster
+        .until(
+            "the old pod is gone, the new one has no image",
+            || matches!(&cluster.objects(&POD)[..], [pod] if without_image(pod)),
+        )
+        .await;
     let begun = Instant::now();
     let said: Said = loop {
         let said = muster(&cluster, &["coverage", "--max-age=0"]).await;
