@@ -700,7 +700,7 @@ async fn logs_travel_over_the_tunnel_of_the_pods_node() {
     tokio::join!(agent, reader);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn logs_of_an_unreachable_node_are_refused_by_name_in_time() {
     let cluster = Cluster::start().await;
     let admin = cluster.admin().await;

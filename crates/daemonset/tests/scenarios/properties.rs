@@ -400,7 +400,7 @@ proptest! {
             happen(&mut world, event, surging);
         }
         let mut created = BTreeMap::new();
-        for _ in 0..5 {
+        for _ in 0..8 {
             world.sync();
             for create in &world.last_plan.creates {
                 *created.entry(create.node.clone()).or_insert(0) += 1;
