@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use muster_model::pre_pull;
 use muster_model::time::SharedClock;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -30,7 +31,7 @@ pub(crate) struct ImagePuller {
     early_slot: Semaphore,
     offline_fallback: bool,
     known: Mutex<BTreeMap<String, (ImageView, Duration)>>,
-    /// By revision and reference: until when an early pull serves.
+    /// By hash of the revision, and reference: until when an early pull serves.
     pulled_early: Mutex<BTreeMap<(String, String), Duration>>,
     busy: Mutex<BTreeMap<String, Weak<Gate>>>,
 }
@@ -46,7 +47,8 @@ pub(crate) struct Wanted<'a> {
     /// As the spec has it.
     pub(crate) reference: &'a str,
     pub(crate) policy: &'static str,
-    /// Which revision it is pulled early for; for a container: whose early pull serves it.
+    /// For which try of which revision it is pulled early; for a container: the hash of its revision, whose early pull serves
+    /// it.
     pub(crate) revision: Option<&'a str>,
 }
 
@@ -189,7 +191,10 @@ impl ImagePuller {
         let now = self.clock.monotonic();
         let mut pulled = self.pulled_early.lock();
         pulled.retain(|_, until| *until > now);
-        pulled.insert((revision.to_owned(), full.to_owned()), now + EARLY_SERVES);
+        pulled.insert(
+            (pre_pull::hash_of(revision).to_owned(), full.to_owned()),
+            now + EARLY_SERVES,
+        );
     }
 
     fn serves_early(&self, wanted: Wanted<'_>, full: &str) -> bool {

@@ -146,9 +146,10 @@ async fn until_refused(node: &Node, uid: &str) {
 async fn what_was_pulled_early_is_not_pulled_again_while_no_pod_runs() {
     let (node, uid) = running().await;
     node.engine.add_pullable("t:2", slow(5, Vec::new()));
-    let asked = request("r2", &[("t:2", "Always")]).text();
+    let tried = muster_model::pre_pull::tried("r2", 1);
+    let asked = request(&tried, &[("t:2", "Always")]).text();
     ask(&node, &uid, Some(&asked));
-    until_answer(&node, &uid, "r2", Pulls::Pulled).await;
+    until_answer(&node, &uid, &tried, Pulls::Pulled).await;
     let busy = RuntimeError::Refused {
         status: 500,
         message: "toomanyrequests".into(),

@@ -12,6 +12,7 @@ use muster_model::int_or_percent::IntOrPercent;
 use muster_model::k8s::api::apps::v1::DaemonSet;
 use muster_model::k8s::api::core::v1::{Node, Taint};
 use muster_model::object::{NamespacedName, Object, ObjectError};
+use muster_model::pre_pull;
 use muster_model::reason::{annotation, condition, taint as taint_key};
 use muster_model::selector::{Selector, SelectorError};
 use muster_model::time::Timestamp;
@@ -164,7 +165,7 @@ pub struct Target {
 impl Target {
     /// What nodes are asked to pull images for, and answer about.
     pub fn pulled_for(&self) -> String {
-        format!("{}/{}", self.hash, self.attempt)
+        pre_pull::tried(&self.hash, self.attempt)
     }
 }
 

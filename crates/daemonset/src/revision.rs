@@ -210,7 +210,8 @@ pub fn settle(daemon: &DaemonFacts, history: &[RevisionFacts]) -> Settlement {
 }
 
 /// What is noted on ControllerRevisions while they are rolled out.
-const OWN_NOTES: [&str; 5] = [
+const OWN_NOTES: [&str; 6] = [
+    annotation::CURRENT_SINCE,
     annotation::AVAILABLE_EVERYWHERE,
     annotation::FAILED,
     annotation::TAKEN_BACK,

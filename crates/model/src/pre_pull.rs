@@ -20,10 +20,20 @@ pub const CONDITION: &str = "muster.dev/ImagesPulled";
 /// Most images that one request may name: the most containers that one would expect of a pod, and a bound.
 pub const MOST_IMAGES: usize = 64;
 
+/// A revision, by its hash, in one of its tries: each is asked for, and answered, by itself.
+pub fn tried(hash: &str, attempt: impl std::fmt::Display) -> String {
+    format!("{hash}/{attempt}")
+}
+
+/// The hash of a revision that is [`tried`].
+pub fn hash_of(tried: &str) -> &str {
+    tried.split_once('/').map_or(tried, |(hash, _)| hash)
+}
+
 /// What the controller asks of a node, as the value of the annotation `muster.dev/pre-pull` on the pod that is there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Hash of the revision whose images they are.
+    /// Whose images they are, and in which try of that revision: [`tried`].
     pub revision: String,
     /// Each image with its `imagePullPolicy`.
     pub images: Vec<(String, String)>,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use muster_agent::runtime::memory::{Call, PullScript};
 use muster_model::kind::{CONTROLLER_REVISION, EVENT, NODE, POD};
 use muster_model::object::Object;
 use muster_proto::v1::{DaemonSetRef, UndoRequest};
@@ -388,5 +389,27 @@ async fn ds_121_a_roll_survives_the_death_of_the_server_at_any_point() {
         check::containers_per_node(cluster.engine(), 1),
         Vec::<String>::new()
     );
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_that_is_pulled_early_is_not_pulled_again_while_no_pod_runs() {
+    let cluster = cluster(&FOUR).await;
+    for image in ["pull:1", "pull:2"] {
+        cluster.engine().add_pullable(image, PullScript::default());
+    }
+    let set = build::daemon_set("web")
+        .image("pull:1")
+        .annotation("muster.dev/pre-pull", "true")
+        .set("/spec/template/spec/containers/0/imagePullPolicy", "Always");
+    cluster.create(&set.object()).await.unwrap();
+    cluster.until_ready("web", 4).await;
+    set_image(&cluster, "web", "pull:2").await;
+    complete(&cluster, "web", 4).await;
+    let calls = cluster.engine().calls();
+    let pulls = calls
+        .iter()
+        .filter(|call| call.call == Call::Pull && call.target == "pull:2");
+    assert_eq!(pulls.count(), 4);
     cluster.stop().await;
 }
