@@ -166,7 +166,8 @@ impl DaemonView {
         let hold = release.hold().filter(|_| placements.is_any_waiting());
         let hold = hold
             .or_else(halted)
-            .or_else(|| Hold::of_all(holds_left(rows)).cloned());
+            .or_else(|| Hold::of_all(holds_left(rows)).cloned())
+            .or_else(|| lost_in_the_middle(rows));
         Stand {
             wave,
             waves,
@@ -223,6 +224,36 @@ fn holds_left(rows: &BTreeMap<NodeName, Row>) -> impl Iterator<Item = Option<&Ho
             | Verdict::Missing { hold, .. } => hold.as_ref(),
             _ => None,
         })
+}
+
+/// The hold of a rollout whose every node in reach waits for its turn, while others were lost in the middle of it: those
+/// use up the budget.
+fn lost_in_the_middle(rows: &BTreeMap<NodeName, Row>) -> Option<Hold> {
+    let all = rows
+        .iter()
+        .map(|(node, row)| (node, &row.placement.verdict));
+    let (lost, left): (Vec<_>, Vec<_>) = all
+        .filter(|(_, verdict)| verdict.is_waited_for())
+        .partition(|(_, verdict)| matches!(verdict, Verdict::NodeOutOfReach { .. }));
+    let in_line = |verdict: &Verdict| {
+        matches!(
+            verdict,
+            Verdict::Outdated {
+                hold: None,
+                beside: None,
+                ..
+            }
+        )
+    };
+    let counted: Vec<&str> = lost
+        .iter()
+        .filter(|(_, verdict)| matches!(verdict, Verdict::NodeOutOfReach { skipped: false, .. }))
+        .map(|(node, _)| node.as_str())
+        .collect();
+    let is_stuck = !left.is_empty() && left.iter().all(|(_, verdict)| in_line(verdict));
+    (is_stuck && !counted.is_empty()).then(|| Hold::OutOfReach {
+        nodes: counted.join(", "),
+    })
 }
 
 /// Where a rollout stands between its waves, and what holds it as a whole.

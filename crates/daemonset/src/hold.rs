@@ -55,6 +55,11 @@ pub enum Hold {
     },
     /// `OnDelete`: somebody has to delete the pod.
     OnDelete,
+    /// Nodes that went out of reach in the middle of the rollout use up the budget.
+    OutOfReach {
+        /// Their names, one after the other.
+        nodes: String,
+    },
     /// With `on-failure`: as many nodes as the budget allows try the new revision, and it is not available there.
     Unproven,
 }
@@ -160,6 +165,10 @@ impl fmt::Display for Hold {
             }
             Self::Pulling => f.write_str("the new images are being pulled there"),
             Self::PullFailed { why } => write!(f, "the new images cannot be pulled there: {why}"),
+            Self::OutOfReach { nodes } => write!(
+                f,
+                "nodes out of reach count as out, and no more may be: bring the agents of {nodes} back"
+            ),
             Self::OnDelete => {
                 f.write_str("the strategy is OnDelete: it is replaced when somebody deletes it")
             }

@@ -487,6 +487,7 @@ fn ends_by_itself(hold: &Hold) -> bool {
         | Hold::Pulling
         | Hold::PullFailed { .. }
         | Hold::Unproven
+        | Hold::OutOfReach { .. }
         | Hold::OnDelete => false,
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use muster_agent::runtime::memory::{Call, PullScript};
 use muster_model::kind::{CONTROLLER_REVISION, EVENT, NODE, POD};
 use muster_model::object::Object;
-use muster_proto::v1::{DaemonSetRef, UndoRequest};
+use muster_proto::v1::{DaemonSetRef, RolloutStatusReply, RolloutStatusRequest, UndoRequest};
 use muster_testkit::check::{self, Watchful, Witness};
 use muster_testkit::{Cluster, build};
 use serde_json::json;
@@ -22,6 +22,13 @@ fn watch(cluster: &Cluster, daemon_set: &str, most: usize) -> Witness {
         budgets: BTreeMap::from([(daemon_set.to_owned(), most)]),
     };
     Witness::start(cluster.registry().cache(), watchful)
+}
+
+fn web() -> DaemonSetRef {
+    DaemonSetRef {
+        namespace: "default".to_owned(),
+        name: "web".to_owned(),
+    }
 }
 
 async fn complete(cluster: &Cluster, daemon_set: &str, nodes: i64) {
@@ -299,10 +306,7 @@ async fn case_b37_a_hand_made_duplicate_does_not_stop_a_rollback() {
         .await
         .unwrap();
     let undo = UndoRequest {
-        daemonset: Some(DaemonSetRef {
-            namespace: "default".to_owned(),
-            name: "web".to_owned(),
-        }),
+        daemonset: Some(web()),
         to_revision: 1,
         dry_run: false,
     };
@@ -411,5 +415,54 @@ async fn an_image_that_is_pulled_early_is_not_pulled_again_while_no_pod_runs() {
         .iter()
         .filter(|call| call.call == Call::Pull && call.target == "pull:2");
     assert_eq!(pulls.count(), 4);
+    cluster.stop().await;
+}
+
+/// What `rollout status` would say now.
+async fn rollout_state(cluster: &Cluster) -> RolloutStatusReply {
+    let admin = cluster.admin();
+    let request = admin.request(RolloutStatusRequest {
+        daemonset: Some(web()),
+    });
+    let states = admin.daemonsets().rollout_status(request).await;
+    states
+        .unwrap()
+        .into_inner()
+        .message()
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollout_that_lost_nodes_keep_from_going_on_names_them() {
+    let cluster = cluster(&["n1", "n2", "n3"]).await;
+    cluster
+        .create(&build::daemon_set("web").object())
+        .await
+        .unwrap();
+    cluster.until_ready("web", 3).await;
+    set_image(&cluster, "web", "nowhere:1").await;
+    cluster
+        .eventually("n1 has the new pod", AN_HOUR, async || {
+            let pod = pod_on(&cluster, "web", "n1")?;
+            (pod.text_at("/spec/containers/0/image") == "nowhere:1").then_some(())
+        })
+        .await;
+    cluster.gate("n1").unwrap().close();
+    pass(300).await;
+    let state = rollout_state(&cluster).await;
+    assert_eq!(
+        state.hold,
+        "nodes out of reach count as out, and no more may be: bring the agents of n1 back"
+    );
+    assert!(
+        state.waiting[0].starts_with("n1: the node's agent is out of reach since"),
+        "{:?}",
+        state.waiting
+    );
+    cluster.gate("n1").unwrap().open();
+    set_image(&cluster, "web", "img:2").await;
+    complete(&cluster, "web", 3).await;
     cluster.stop().await;
 }
