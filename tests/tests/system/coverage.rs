@@ -2,9 +2,9 @@
 
 use muster_model::kind::POD;
 use muster_model::time::{Timestamp, parse};
-use muster_testkit::{Cluster, build};
+use muster_testkit::Cluster;
 
-use crate::support::{AN_HOUR, cluster, delete, pass, set_image};
+use crate::support::{AN_HOUR, delete, pass, running_web, set_image};
 
 /// Node and begin of every gap of `web`.
 async fn gaps(cluster: &Cluster) -> Vec<(String, Timestamp)> {
@@ -25,12 +25,7 @@ async fn the_only_gap(cluster: &Cluster) -> (String, Timestamp) {
 
 #[tokio::test(start_paused = true)]
 async fn a_gap_keeps_its_age_while_pods_come_and_go_and_ends_with_an_available_one() {
-    let mut cluster = cluster(&["n1", "n2"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 2).await;
+    let mut cluster = running_web(&["n1", "n2"]).await;
     assert_eq!(gaps(&cluster).await, []);
 
     pass(600).await;

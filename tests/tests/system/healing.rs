@@ -10,7 +10,7 @@ use muster_testkit::{PATIENCE, build};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::support::{cluster, delete, key, merge, pass, pod_on, status};
+use crate::support::{cluster, delete, key, merge, pass, pod_on, running_web, status};
 
 #[tokio::test(start_paused = true)]
 async fn case_b17_a_pod_deleted_right_after_its_creation_is_replaced_each_time() {
@@ -91,12 +91,7 @@ async fn case_b13_pods_that_a_node_refuses_are_made_ever_more_slowly() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_ends_or_crashes_is_seen_to_by_the_right_hand() {
-    let cluster = cluster(&["n1", "n2"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 2).await;
+    let cluster = running_web(&["n1", "n2"]).await;
     // A crash: the agent restarts the container within the same pod.
     let pod = pod_on(&cluster, "web", "n1").unwrap();
     let running = check::containers_of(cluster.engine(), "n1");
@@ -136,12 +131,7 @@ async fn a_pod_that_ends_or_crashes_is_seen_to_by_the_right_hand() {
 
 #[tokio::test(start_paused = true)]
 async fn case_b19_nothing_is_made_for_a_deleted_node_until_it_is_back() {
-    let mut cluster = cluster(&["n1", "n2", "n3"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 3).await;
+    let mut cluster = running_web(&["n1", "n2", "n3"]).await;
     let old = pod_on(&cluster, "web", "n3").unwrap();
     cluster.stop_node("n3").await.unwrap();
     delete(&cluster, &NODE, "n3").await;

@@ -9,7 +9,7 @@ use muster_testkit::{Cluster, ClusterOptions, NodeOptions, build, is_ready};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-use crate::support::{cluster, delete, merge, pass};
+use crate::support::{cluster, delete, merge, pass, running_web};
 
 fn conditions(node: &Object) -> Vec<(String, String, String)> {
     let list = node.at("/status/conditions").and_then(Value::as_array);
@@ -172,12 +172,7 @@ async fn na_009_a_second_live_machine_may_not_take_the_name() {
 
 #[tokio::test(start_paused = true)]
 async fn na_010_a_reboot_is_an_event_and_pods_come_back_by_themselves() {
-    let mut cluster = cluster(&["n1"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 1).await;
+    let mut cluster = running_web(&["n1"]).await;
     let uid = cluster.pods_of("web")[0].uid().to_owned();
     cluster.reboot_node("n1").await.unwrap();
     cluster

@@ -15,7 +15,9 @@ use muster_testkit::clock::SteppingClock;
 use muster_testkit::{Cluster, ClusterOptions, NodeOptions, StoreMood, build, condition};
 use serde_json::json;
 
-use crate::support::{AN_HOUR, add_images, cluster, delete, key, pass, pod_on, set_image};
+use crate::support::{
+    AN_HOUR, add_images, cluster, delete, key, pass, pod_on, running_web, set_image,
+};
 
 fn no_pod_unready(cluster: &Cluster, daemon_set: &str) -> Witness {
     let watchful = Watchful {
@@ -133,12 +135,7 @@ async fn a_server_killed_over_tcp_and_disk_comes_back_with_every_object() {
 
 #[tokio::test(start_paused = true)]
 async fn restarts_of_server_and_agents_touch_no_container_and_no_ready_condition() {
-    let mut cluster = cluster(&["n1", "n2", "n3"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 3).await;
+    let mut cluster = running_web(&["n1", "n2", "n3"]).await;
     let (ids, uids) = (check::running_ids(cluster.engine()), pod_uids(&cluster));
     let witness = no_pod_unready(&cluster, "web");
     cluster.restart_node("n1").await.unwrap();
@@ -162,12 +159,7 @@ async fn restarts_of_server_and_agents_touch_no_container_and_no_ready_condition
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_of_every_agent_stops_nothing() {
-    let cluster = cluster(&["n1", "n2", "n3"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 3).await;
+    let cluster = running_web(&["n1", "n2", "n3"]).await;
     let (ids, uids) = (check::running_ids(cluster.engine()), pod_uids(&cluster));
     cluster.partition_all();
     cluster
@@ -200,12 +192,7 @@ async fn a_partition_of_every_agent_stops_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_partition_of_every_agent_during_a_stuck_rollout_stops_nothing() {
-    let cluster = cluster(&["n1", "n2", "n3"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 3).await;
+    let cluster = running_web(&["n1", "n2", "n3"]).await;
     set_image(&cluster, "web", "nowhere:1").await;
     cluster
         .eventually("one node cannot pull", AN_HOUR, async || {
@@ -332,12 +319,7 @@ async fn a_watcher_never_sees_a_version_go_back() {
 
 #[tokio::test(start_paused = true)]
 async fn na_095_a_container_that_dies_without_a_server_is_restarted_and_told_later() {
-    let mut cluster = cluster(&["n1"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 1).await;
+    let mut cluster = running_web(&["n1"]).await;
     let uids = pod_uids(&cluster);
     cluster.stop_server().await;
     pass(5).await;
@@ -463,12 +445,7 @@ async fn na_094_a_pod_deleted_while_its_agent_is_down_goes_when_it_is_back() {
 
 #[tokio::test(start_paused = true)]
 async fn na_098_a_server_restored_empty_kills_nothing_before_a_second_look() {
-    let mut cluster = cluster(&["n1", "n2"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 2).await;
+    let mut cluster = running_web(&["n1", "n2"]).await;
     let ids = check::running_ids(cluster.engine());
     cluster.kill_server().await;
     cluster.lose_data().await.unwrap();

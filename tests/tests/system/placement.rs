@@ -6,7 +6,7 @@ use muster_testkit::build::{self, Manifest};
 use muster_testkit::{Cluster, ClusterOptions, NodeOptions};
 use serde_json::json;
 
-use crate::support::{cluster, delete, key, merge, pass, status};
+use crate::support::{cluster, delete, key, merge, pass, running_web, status};
 
 /// A control plane and a GPU node, both tainted, and two workers.
 async fn four_nodes() -> Cluster {
@@ -232,12 +232,7 @@ async fn case_b31_the_same_manifest_again_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn case_b33_case_b35_a_later_taint_misschedules_and_a_deleted_node_is_forgotten() {
-    let mut cluster = cluster(&["n1", "n2", "n3"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 3).await;
+    let mut cluster = running_web(&["n1", "n2", "n3"]).await;
     let pods = cluster.pods_of("web").len();
     let taint =
         json!({"spec": {"taints": [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]}});

@@ -11,7 +11,7 @@ use muster_testkit::{Cluster, build};
 use serde_json::json;
 
 use crate::support::{
-    AN_HOUR, cluster, delete, images_by_node, merge, pass, pod_on, set_image, status,
+    AN_HOUR, cluster, delete, images_by_node, merge, pass, pod_on, running_web, set_image, status,
 };
 
 const FOUR: [&str; 4] = ["n1", "n2", "n3", "n4"];
@@ -67,12 +67,7 @@ fn all_run(cluster: &Cluster, daemon_set: &str, image: &str) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_rolling_update_takes_one_node_at_a_time() {
-    let cluster = cluster(&FOUR).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 4).await;
+    let cluster = running_web(&FOUR).await;
     let witness = watch(&cluster, "web", 1);
     set_image(&cluster, "web", "img:2").await;
     complete(&cluster, "web", 4).await;
@@ -130,12 +125,7 @@ async fn a_roll_of_pods_with_a_host_port_is_never_refused_by_its_own_node() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bad_image_stops_the_roll_at_the_budget_and_a_good_one_mends_it() {
-    let cluster = cluster(&FOUR).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 4).await;
+    let cluster = running_web(&FOUR).await;
     let witness = watch(&cluster, "web", 1);
     set_image(&cluster, "web", "nowhere:1").await;
     pass(600).await;
@@ -283,12 +273,7 @@ async fn case_b29_a_node_that_no_longer_qualifies_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn case_b37_a_hand_made_duplicate_does_not_stop_a_rollback() {
-    let cluster = cluster(&["n1", "n2"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 2).await;
+    let cluster = running_web(&["n1", "n2"]).await;
     set_image(&cluster, "web", "img:2").await;
     complete(&cluster, "web", 2).await;
     let original = cluster
@@ -365,12 +350,7 @@ async fn case_b39_revisions_that_run_are_kept_past_the_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn ds_121_a_roll_survives_the_death_of_the_server_at_any_point() {
-    let mut cluster = cluster(&FOUR).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 4).await;
+    let mut cluster = running_web(&FOUR).await;
     set_image(&cluster, "web", "img:2").await;
     let mut faults = Vec::new();
     for round in 0..12_u64 {
@@ -436,12 +416,7 @@ async fn rollout_state(cluster: &Cluster) -> RolloutStatusReply {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_that_lost_nodes_keep_from_going_on_names_them() {
-    let cluster = cluster(&["n1", "n2", "n3"]).await;
-    cluster
-        .create(&build::daemon_set("web").object())
-        .await
-        .unwrap();
-    cluster.until_ready("web", 3).await;
+    let cluster = running_web(&["n1", "n2", "n3"]).await;
     set_image(&cluster, "web", "nowhere:1").await;
     cluster
         .eventually("n1 has the new pod", AN_HOUR, async || {

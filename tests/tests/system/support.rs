@@ -5,7 +5,7 @@ use std::time::Duration;
 use muster_client::{DeleteOptions, PatchType, WriteOptions};
 use muster_model::kind::{DAEMON_SET, Kind};
 use muster_model::object::{NamespacedName, Object};
-use muster_testkit::{Cluster, ClusterOptions};
+use muster_testkit::{Cluster, ClusterOptions, build};
 use serde_json::Value;
 
 /// Longer than any roll of a test takes, by the clock that is paused.
@@ -17,6 +17,18 @@ pub(crate) async fn cluster(names: &[&str]) -> Cluster {
         .await
         .unwrap();
     add_images(&cluster);
+    cluster
+}
+
+/// The same, and each runs a pod of the DaemonSet `web`.
+pub(crate) async fn running_web(names: &[&str]) -> Cluster {
+    let cluster = cluster(names).await;
+    cluster
+        .create(&build::daemon_set("web").object())
+        .await
+        .unwrap();
+    let nodes = i64::try_from(names.len()).unwrap();
+    cluster.until_ready("web", nodes).await;
     cluster
 }
 

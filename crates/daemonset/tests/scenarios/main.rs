@@ -9,6 +9,7 @@ mod creating;
 mod failing;
 mod golden;
 mod holding;
+mod judging;
 mod offline;
 mod outage;
 mod placement;
