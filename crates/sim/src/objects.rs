@@ -46,6 +46,8 @@ pub(crate) struct PodSeen {
     pub(crate) ready_seen: Option<Duration>,
     /// The last time it said to be Ready since, and when that was first heard: a node that was out of reach says it again.
     pub(crate) heard: Option<(Timestamp, Duration)>,
+    /// When it last began anew to be Ready, without a word that it was not in between.
+    pub(crate) renewed: Option<Duration>,
     pub(crate) terminating: bool,
 }
 
@@ -225,6 +227,7 @@ pub(crate) fn pod(tree: &Value, before: Option<&PodSeen>, now: Moment) -> PodSee
         Some((before, at)) if before == told => (told, at),
         _ => (told, now.mono),
     });
+    let anew = before.is_some_and(|pod| pod.ready) && ready && heard != heard_before;
     PodSeen {
         name: text(tree, "/metadata/name"),
         uid: text(tree, "/metadata/uid"),
@@ -240,6 +243,10 @@ pub(crate) fn pod(tree: &Value, before: Option<&PodSeen>, now: Moment) -> PodSee
         ready_since,
         ready_seen: ready.then(|| heard.map_or(now.mono, |(_, at)| at)),
         heard: heard.or(heard_before),
+        renewed: match anew {
+            true => Some(now.mono),
+            false => before.and_then(|pod| pod.renewed),
+        },
         terminating: tree.pointer("/metadata/deletionTimestamp").is_some(),
     }
 }

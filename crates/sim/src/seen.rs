@@ -79,6 +79,11 @@ impl Seen {
         self.now().mono.saturating_sub(at) <= self.slack
     }
 
+    /// Whether the pod serves and began anew to be Ready so lately: a decision may have taken it for one that is available.
+    pub(crate) fn is_lately_renewed(&self, pod: &PodSeen) -> bool {
+        pod.is_serving() && pod.renewed.is_some_and(|at| self.lately(at))
+    }
+
     /// The DaemonSet with this uid.
     pub(crate) fn set_of(&self, uid: &str) -> Option<&SetSeen> {
         self.sets.values().find(|set| set.uid == uid)

@@ -37,7 +37,11 @@ pub(crate) fn made(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String> {
         let mut pods = seen
             .pods_on(&set.uid, node)
             .filter(|pod| !pod.is_over() && !pod.terminating);
-        pods.any(|other| other.hash == pod.hash && !other.is_available(set.min_ready_seconds, now))
+        pods.any(|other| {
+            let is_known_well =
+                other.is_available(set.min_ready_seconds, now) || seen.is_lately_renewed(other);
+            other.hash == pod.hash && !is_known_well
+        })
     };
     let out: BTreeSet<&str> = seen
         .nodes

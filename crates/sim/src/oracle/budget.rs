@@ -28,7 +28,7 @@ pub(crate) fn deleted(seen: &Seen, pod: &PodSeen, now: Moment) -> Option<String>
     let min_ready = set.min_ready_seconds;
     let was_available = pod.is_surely_available(min_ready, now);
     let is_as_good = |other: &PodSeen| match was_available {
-        true => other.is_available(min_ready, now),
+        true => other.is_available(min_ready, now) || seen.is_lately_renewed(other),
         false => other.is_serving(),
     };
     // Another pod serves there as well: the node is not out.
