@@ -2,7 +2,7 @@
 # Makes the small `local/...` images that some of these examples run, in this machine's Docker: `v1` and `v2` do nothing
 # for ever, `broken` ends at once. Run it on every machine that is a node.
 #   examples/images.sh                    from busybox:1.36
-#   examples/images.sh IMAGE              from another image that has `sleep` and `false`
+#   examples/images.sh IMAGE              from another image that has `sleep`, `true` and `false`
 set -eu
 base=${1:-busybox:1.36}
 

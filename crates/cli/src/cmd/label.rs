@@ -130,7 +130,8 @@ impl ChangeArgs {
                 continue;
             }
             match self.change(&server, kind, &object, field, &changes).await {
-                Ok(done) => {
+                Ok((done, warnings)) => {
+                    session.console.warnings(&warnings);
                     session.console.line(format!(
                         "{} {done}{}",
                         name_of(&object),
@@ -201,6 +202,7 @@ impl ChangeArgs {
         Ok((objects, failed))
     }
 
+    /// What was done, in a word, and what the server warns of.
     async fn change(
         &self,
         server: &Server,
@@ -208,7 +210,7 @@ impl ChangeArgs {
         object: &Object,
         field: &Field,
         changes: &Changes,
-    ) -> Outcome<&'static str> {
+    ) -> Outcome<(&'static str, Vec<String>)> {
         let (patch, word) =
             planned(object, field, changes, self.overwrite).map_err(Failure::new)?;
         let mut metadata = Map::from_iter([(field.name.to_owned(), patch)]);
@@ -219,7 +221,7 @@ impl ChangeArgs {
             );
         }
         if word.starts_with("not ") || self.dry_run.mode == DryRun::Client {
-            return Ok(word);
+            return Ok((word, Vec::new()));
         }
         let options = WriteOptions {
             dry_run: self.dry_run.mode == DryRun::Server,
@@ -228,11 +230,11 @@ impl ChangeArgs {
         };
         let patch = json!({"metadata": metadata}).to_string().into_bytes();
         let name = NamespacedName::new(object.namespace(), object.name());
-        server
+        let written = server
             .resources()
             .patch(kind, &name, PatchType::Merge, &patch, &options)
             .await?;
-        Ok(word)
+        Ok((word, written.warnings))
     }
 }
 

@@ -38,6 +38,13 @@ async fn labels_and_annotations_are_told_in_kubectls_words() {
             .await,
         "daemonset.apps/web annotated\n"
     );
+    let misspelt = lab.run("annotate ds/web muster.dev/partitoin=1").await;
+    assert_eq!(misspelt.code, 0);
+    assert!(
+        misspelt.err.contains("write muster.dev/partition"),
+        "{}",
+        misspelt.err
+    );
     assert_eq!(lab.ok("label ds web --list").await, "app=web\n");
     lab.stop().await;
 }
