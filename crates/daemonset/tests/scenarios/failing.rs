@@ -21,6 +21,16 @@ pub(crate) fn break_first(world: &mut World) -> String {
     broken
 }
 
+/// The same, as long as going back takes.
+fn fall_back(world: &mut World) {
+    break_first(world);
+    for _ in 0..8 {
+        world.sync();
+        world.ready_all_but_crashed();
+    }
+    world.settle_down();
+}
+
 pub(crate) fn condition(world: &World) -> (String, String, String) {
     let condition = &world.daemon["status"]["conditions"][0];
     let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
@@ -84,7 +94,7 @@ fn without_the_annotation_nothing_of_it_happens() {
     break_first(&mut world);
     assert_eq!(world.syncs(3), [(0, 0); 3]);
     assert!(world.daemon["status"]["conditions"].is_null());
-    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(world.why_failed(), None);
 }
 
 #[test]
@@ -108,12 +118,7 @@ fn the_template_goes_back_to_the_last_revision_that_was_available_everywhere() {
     let mut world = running("rollback", 5);
     // Never available everywhere: not what one goes back to.
     world.set_budget(json!(1), json!(0));
-    break_first(&mut world);
-    for _ in 0..8 {
-        world.sync();
-        world.ready_all_but_crashed();
-    }
-    world.settle_down();
+    fall_back(&mut world);
     let image = &world.daemon["spec"]["template"]["spec"]["containers"][0]["image"];
     assert_eq!(image, "img:1");
     assert_eq!(world.updated(), 5);
@@ -155,12 +160,7 @@ fn a_template_that_a_person_puts_back_is_no_failure() {
 fn a_way_back_is_told_until_a_manifest_is_applied_that_leaves_the_template_as_it_is() {
     let mut world = running("rollback", 3);
     world.daemon["metadata"]["annotations"][LAST_APPLIED] = "img:2".into();
-    break_first(&mut world);
-    for _ in 0..8 {
-        world.sync();
-        world.ready_all_but_crashed();
-    }
-    world.settle_down();
+    fall_back(&mut world);
     assert_eq!(condition(&world).1, "RolledBack");
     world.annotate("partition", "0");
     world.settle_down();
@@ -174,12 +174,7 @@ fn a_way_back_is_told_until_a_manifest_is_applied_that_leaves_the_template_as_it
 fn without_a_history_the_failed_revision_stays_as_long_as_its_failure_is_told() {
     let mut world = running("rollback", 3);
     world.edit_spec(|spec| spec["revisionHistoryLimit"] = 0.into());
-    break_first(&mut world);
-    for _ in 0..8 {
-        world.sync();
-        world.ready_all_but_crashed();
-    }
-    world.settle_down();
+    fall_back(&mut world);
     assert_eq!(condition(&world).1, "RolledBack");
     world.set_image("img:3");
     world.settle_down();
@@ -200,7 +195,7 @@ fn a_failed_template_that_is_applied_again_is_tried_again() {
     world.set_image("img:2");
     world.settle_down();
     assert_eq!(world.updated(), 3);
-    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(world.why_failed(), None);
 }
 
 #[test]

@@ -17,23 +17,22 @@ fn the_threshold_is_a_number_or_a_percentage_of_nodes() {
     let (first, second) = (world.only("n0"), world.only("n1"));
     world.crash(&first);
     world.syncs(2);
-    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(world.why_failed(), None);
     world.crash(&second);
     world.syncs(2);
-    let failed = world.history.iter().find_map(|one| one.failed.clone());
+    let failed = world.why_failed();
     assert!(failed.unwrap().starts_with("it failed on 2 of 5 nodes"));
 }
 
 #[test]
 fn a_threshold_that_cannot_be_reached_is_reached_where_the_revision_fails_everywhere_it_may_be_tried()
  {
-    let is_halted = |world: &World| world.history.iter().any(|one| one.failed.is_some());
     // The budget lets one node try it.
     let mut world = running("halt", 5);
     world.annotate("failure-threshold", "2");
     break_first(&mut world);
     world.syncs(2);
-    assert!(is_halted(&world));
+    assert!(world.why_failed().is_some());
     // The budget would let three, the canary lets one.
     let mut world = running("halt", 5);
     world.set_budget(json!(3), json!(0));
@@ -42,7 +41,7 @@ fn a_threshold_that_cannot_be_reached_is_reached_where_the_revision_fails_everyw
     world.annotate("canary", "role=canary");
     break_first(&mut world);
     world.syncs(2);
-    assert!(is_halted(&world));
+    assert!(world.why_failed().is_some());
     // Three may try it, and one of them fails.
     let mut world = running("halt", 5);
     world.set_budget(json!(3), json!(0));
@@ -52,7 +51,7 @@ fn a_threshold_that_cannot_be_reached_is_reached_where_the_revision_fails_everyw
     let broken = world.only("n0");
     world.crash(&broken);
     world.syncs(2);
-    assert!(!is_halted(&world));
+    assert_eq!(world.why_failed(), None);
 }
 
 #[test]
@@ -69,10 +68,10 @@ fn a_pod_that_was_in_time_and_comes_down_has_the_whole_deadline_again() {
     world.syncs(2);
     world.pass(599);
     world.syncs(2);
-    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(world.why_failed(), None);
     world.pass(1);
     world.syncs(1);
-    let told = world.history.iter().find_map(|one| one.failed.clone());
+    let told = world.why_failed();
     assert!(
         told.as_ref()
             .is_some_and(|told| told.ends_with("is not available 600s after it came down)")),
@@ -88,18 +87,14 @@ fn a_pod_that_is_not_available_by_the_deadline_counts_as_failed() {
     world.syncs(2);
     world.pass(119);
     world.syncs(2);
-    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(world.why_failed(), None);
     assert_eq!(
         world.last_plan.requeue_at,
-        Some(world.now() + std::time::Duration::from_secs(1))
+        Some(world.now() + Duration::from_secs(1))
     );
     world.pass(1);
     world.syncs(2);
-    let failed = world
-        .history
-        .iter()
-        .find_map(|one| one.failed.clone())
-        .unwrap();
+    let failed = world.why_failed().unwrap();
     assert_eq!(
         &*failed,
         "it failed on 1 of 3 nodes (n0: pod web-00004 is not available 120s after it was made)"
@@ -115,7 +110,7 @@ fn a_node_out_of_reach_does_not_make_a_revision_fail() {
     world.lose("n0");
     world.pass(600);
     world.syncs(3);
-    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(world.why_failed(), None);
 }
 
 #[test]
@@ -146,10 +141,10 @@ fn a_node_that_was_out_of_reach_has_the_whole_deadline_when_it_is_back() {
     world.syncs(2);
     world.pass(119);
     world.syncs(2);
-    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(world.why_failed(), None);
     world.pass(1);
     world.sync();
-    let failed = world.history.iter().find_map(|one| one.failed.clone());
+    let failed = world.why_failed();
     assert_eq!(
         failed.as_deref(),
         Some(
@@ -177,7 +172,7 @@ fn one_machine_out_of_reach_does_not_keep_a_revision_unproven_for_ever() {
     let pod = world.only("n2");
     world.crash(&pod);
     assert_eq!(world.syncs(3), [(0, 0); 3]);
-    assert!(world.history.iter().all(|one| one.failed.is_none()));
+    assert_eq!(world.why_failed(), None);
 }
 
 #[test]

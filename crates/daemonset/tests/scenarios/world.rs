@@ -1,6 +1,7 @@
 //! A world that does what plans say: nodes, one DaemonSet and its pods, and a clock that tests move.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_daemonset::backoff::Backoff;
@@ -658,6 +659,11 @@ impl World {
             .filter_map(|pod| Some(pod.node.clone()?.to_string()))
             .collect();
         nodes.into_iter().collect()
+    }
+
+    /// Why a revision counts as failed, if one does.
+    pub(crate) fn why_failed(&self) -> Option<Arc<str>> {
+        self.history.iter().find_map(|one| one.failed.clone())
     }
 
     /// Updated pods, counted.
